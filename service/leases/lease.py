@@ -164,15 +164,8 @@ def lease(
     queue_caps = QueueCaps.of(host_queues, capped(), int(days_since_1970(now)))
     offer = offer._replace(gates=queue_caps.limited(offer.gates))
     offer, closed = in_windows(tx, offer, of, now, allotment if ahead else None)
-    bound = offer.rows.next_at.copy()
-    able, expired = rows, positions(rows.leased & (bound <= at))
-    if len(expired):
-        bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
-        able = replace(rows, next_at=bound)
-    n_put_off = 0
-    if is_spent and allotment.paid_at is not None:
-        bound, n_put_off = put_off(tx, able, bound, instant(allotment.paid_at), now)
-        able = replace(rows, next_at=bound)
+    bound, n_moved = bounds_of(tx, rows, allotment.paid_at if is_spent else None, now)
+    able = replace(rows, next_at=bound.copy())
     has_most = isfinite(allotment.first)
     first_room = queue_caps.first_room(offer.gates, allotment.first_share) if has_most else None
     n_first = allotment.first_crawls(count)
@@ -204,7 +197,7 @@ def lease(
     urgent = float(locked.amount[locked.urgent].sum())
     short = NO_AMOUNTS if allotment.unit == CRAWLS else locked.amount[locked.short]
     # as many host queues as were requested: others may have due pages too
-    more = len(picked) + len(expired) + n_put_off > 0 or len(host_queues) == HOST_QUEUES + count
+    more = len(picked) + n_moved > 0 or len(host_queues) == HOST_QUEUES + count
     if ahead or len(short) or not (left.has_room() or is_spent):
         more = urgent > 0
     amount = locked.amount[order]
@@ -308,17 +301,34 @@ def after_expiry(tx: Transaction, page_id: Ints, bound: Instants, now: datetime)
     return np.where(locked, due, bound)
 
 
-def put_off(
-    tx: Transaction, rows: QueuedPages, bound: Instants, until: np.datetime64, now: datetime
+def bounds_of(
+    tx: Transaction, rows: QueuedPages, paid_at: datetime | None, now: datetime
 ) -> tuple[Instants, int]:
-    """Put off due pages that may cost something; return the bounds of rows, and the number.
+    """Return the bounds of rows, and how many differ: leases have expired, or pages are put off.
+
+    `paid_at` is the time to which due pages are put off that may cost something; None: they stay.
+    """
+    bound = rows.next_at.copy()
+    expired = positions(rows.leased & (bound <= instant(now)))
+    if len(expired):
+        bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
+    n_put_off = 0
+    if paid_at is not None:
+        bound, n_put_off = put_off(tx, rows.page_id, bound, instant(paid_at), now)
+    return bound, len(expired) + n_put_off
+
+
+def put_off(
+    tx: Transaction, page_id: Ints, bound: Instants, until: np.datetime64, now: datetime
+) -> tuple[Instants, int]:
+    """Put off due pages that may cost something; return the bounds of all, and the number.
 
     They would hold up pages that cost nothing, on their host and on others.
     """
-    bound, ripe = bound.copy(), positions(rows.next_at <= instant(now))
+    ripe = positions(bound <= instant(now))
     if not len(ripe):
         return bound, 0
-    pages, due, locked, is_due = _corrected(tx, rows.page_id[ripe], now)
+    pages, due, locked, is_due = _corrected(tx, page_id[ripe], now)
     waits = locked & is_due & ~is_free(pages.cost)
     bound[ripe] = np.where(waits, until, np.where(is_due, bound[ripe], due))
     tx.requeue(replace(queue_rows(pages, due), next_at=np.full(len(pages), until)).take(waits))

@@ -41,6 +41,7 @@ def crawl_once(live: Live, price=10.0):
     report(live, [each for each in crawls if each["url"] == PAID], price=price)
     live.epoch()
     live.clock.advance(hours=5)
+    live.epoch()
 
 
 def test_free_pages_go_on_under_a_spent_budget_of_money(live):
