@@ -32,7 +32,7 @@ def learnt(mean: Floats, cost: Floats) -> Floats:
 
 
 def is_free(cost: Floats) -> Bools:
-    """Return which pages have had crawls, none of which took anything.
+    """Return which pages have had crawls that all took nothing.
 
     >>> is_free(np.array([0.0, LEAST, 0.002])).tolist()
     [False, True, False]

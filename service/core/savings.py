@@ -126,7 +126,7 @@ LEAST_RATE = 1e-9
 def equal_rates(weight: Floats, limit: Floats, total: float) -> Floats:
     """Return (N,) rates that are equal but for their limits, whose weighted sum is a total.
 
-    Where the limits allow no such sum, all rates are at their limits.
+    All rates are at their limits if these allow no such sum.
 
     >>> equal_rates(np.array([1.0, 1.0, 2.0]), np.array([1.0, np.inf, np.inf]), 10.0).tolist()
     [1.0, 3.0, 3.0]
@@ -136,11 +136,11 @@ def equal_rates(weight: Floats, limit: Floats, total: float) -> Floats:
     rest = np.cumsum(size[::-1])[::-1]
     before = np.concatenate([[0.0], np.cumsum((size * most)[:-1])])
     reached = np.flatnonzero(before + rest * most >= total)
-    if not reached.size or rest[reached[0]] <= 0:
-        return np.maximum(limit, LEAST_RATE)
-    first = reached[0]
-    rate = (total - before[first]) / rest[first]
-    return np.maximum(np.minimum(limit, rate), LEAST_RATE)
+    rate = np.inf
+    if reached.size and rest[reached[0]] > 0:
+        rate = (total - before[reached[0]]) / rest[reached[0]]
+    rates: Floats = np.maximum(np.minimum(limit, rate), LEAST_RATE)
+    return rates
 
 
 def as_uniform(

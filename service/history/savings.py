@@ -1,7 +1,7 @@
 """Gain of the fleet against crawling every page equally often, by its own log.
 
-Both policies spend the same amount on crawls of the same pages in the same time, and keep the
-delays, windows and caps of hosts (`history.uniform`). The log shows in
+Both policies spend the same amount on the same pages in the same time. Both keep the delays,
+windows and caps of hosts (`history.uniform`). The log shows in
 which stretches between crawls a page changed; `core.savings` draws the changes within them, at
 times that the pages of a host or a URL group share (`core.shared_times`). After a page's last crawl
 the forecast of `POST /freshness` decides.
@@ -37,7 +37,7 @@ from service.estimation.freshness import read_freshness
 from service.estimation.predictions import Forecast
 from service.estimation.rules import InForce
 from service.history.gauges import TOGETHER
-from service.history.uniform import NO_MEANS, Means, Uniform, uniform
+from service.history.uniform import NO_MEANS, Means, Pages, Uniform, uniform
 from service.model.amounts import CRAWLS
 from service.model.arrays import NO_TIME, Floats, Ints, days, instant
 from service.model.columns import LogColumns
@@ -387,14 +387,16 @@ def _uniform(
     store: Store, means: Means, blocks: list[Block], share: float, now: datetime
 ) -> Uniform:
     """Return uniform crawling of the pages of blocks."""
-    columns = [(b.page_id, b.host, b.watched.until - b.watched.since, b.n_of_pages) for b in blocks]
-    page_id, host, lived, n_crawls = map(np.concatenate, zip(*columns, strict=True))
+    page_id = np.concatenate([block.page_id for block in blocks])
+    host = np.concatenate([block.host for block in blocks])
+    lived = np.concatenate([block.watched.until - block.watched.since for block in blocks])
+    n_crawls = np.concatenate([block.n_of_pages for block in blocks])
     order = np.argsort(page_id)  # blocks of a sample are in another order
-    given = (page_id[order], host[order], lived[order], n_crawls[order])
-    found = uniform(store, means, *given, share, now)
+    pages = Pages(page_id[order], host[order], lived[order], n_crawls[order], share)
+    other = uniform(store, means, pages, now)
     interval = np.empty(len(order))
-    interval[order] = found.interval
-    return found._replace(interval=interval)
+    interval[order] = other.interval
+    return other._replace(interval=interval)
 
 
 def _compared(

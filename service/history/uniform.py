@@ -18,7 +18,7 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What the operator gives: the unit of the budget, and the politeness of hosts."""
+    """Unit of the budget, and politeness of hosts by the settings."""
 
     unit: str = CRAWLS
     delay_s: float = 0.0
@@ -40,21 +40,25 @@ class Uniform(NamedTuple):
     """Number of pages that their hosts would not let be crawled as often as the others."""
 
 
-def uniform(
-    store: Store,
-    means: Means,
-    page_id: Ints,
-    host_id: Ints,
-    lived: Floats,
-    n_crawls: Ints,
-    share: float,
-    now: datetime,
-) -> Uniform:
-    """Return uniform crawling for the amount that the fleet's crawls of (N,) pages took.
+class Pages(NamedTuple):
+    """(N,) pages of a fleet in a window, by ascending page_id."""
 
-    `lived` are the days of each page in the window, and `share` that of all pages that these are. A
-    page is crawled as often as any other, or as often as its host and its group allow.
+    page_id: Ints
+    host_id: Ints
+    lived: Floats
+    """Days of each page in the window."""
+    n_crawls: Ints
+    """Crawls of each page in these days."""
+    share: float
+    """Share of all pages that these are."""
+
+
+def uniform(store: Store, means: Means, pages: Pages, now: datetime) -> Uniform:
+    """Return uniform crawling for the amount that the fleet's crawls of pages took.
+
+    A page is crawled as often as any other, or as often as its host and its group allow.
     """
+    page_id, host_id, lived, n_crawls, share = pages
     with store.begin(write=False) as tx:
         stored = np.zeros(len(page_id))
         if means.unit != CRAWLS and tx.cost_unit() == means.unit:
