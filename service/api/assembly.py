@@ -38,7 +38,7 @@ from service.estimation.rules import InForce
 from service.events.courier import Courier
 from service.events.watching import FeedWatch
 from service.history.savings_kept import SavingsReader
-from service.history.uniform import Means
+from service.history.uniform import means_of
 from service.leases.settle import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.access import open_gate
@@ -284,7 +284,7 @@ def open_service(
         what_if=WhatIf(store, base.plan, now, budget=base.budget),
         savings=SavingsReader(
             *(store, InForce(base.rules), now),
-            lambda: Means(unit=base.budget.unit, delay_s=polite.delay_s),
+            lambda: means_of(base.budget.amount, polite.delay_s),
         ),
         rng=rng_of_readers,
         runner=base.runner,

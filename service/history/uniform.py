@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from service.core.common_values import alone
-from service.core.prices import allocated
+from service.core.prices import allocated, is_free
 from service.core.savings import equal_rates
-from service.model.amounts import CRAWLS, typical_cost
+from service.model.amounts import CRAWLS, Amount, typical_cost
 from service.model.arrays import Floats, Ints, distinct
 from service.storage import Store
 
@@ -21,11 +21,20 @@ class Means:
     """Unit of the budget, and politeness of hosts by the settings."""
 
     unit: str = CRAWLS
+    most: float = np.inf
+    """Amount a day; dearer pages count in no mean."""
     delay_s: float = 0.0
     """Delay of hosts without one of their own, seconds; 0: none."""
 
 
 NO_MEANS = Means()
+
+
+def means_of(budget: Amount | None, delay_s: float) -> Means:
+    """Return the means of a budget a day, None for none, and a delay."""
+    if budget is None or budget.unit == CRAWLS:
+        return Means(delay_s=delay_s)
+    return Means(unit=budget.unit, most=budget.value, delay_s=delay_s)
 
 
 class Uniform(NamedTuple):
@@ -71,15 +80,15 @@ def uniform(store: Store, means: Means, pages: Pages, now: datetime) -> Uniform:
             is_open[place] = hours.share
     cost = np.ones(len(page_id))
     if means.unit != CRAWLS:
-        cost = alone(allocated(stored, host_id, typical_cost(means.unit), np.inf))
+        cost = alone(allocated(stored, host_id, typical_cost(means.unit), means.most))
     delay = np.where(np.isnan(delays.min_delay_s), means.delay_s, delays.min_delay_s)
     delay = np.fmax(delay, delays.robots_delay_s)
     queue = queues.searchsorted(delays.queue_id)
     own_cap, group_cap = np.full((2, len(hosts)), np.inf)
     here = np.flatnonzero(np.isin(caps.host_id, hosts))
-    place = hosts.searchsorted(caps.host_id[here])
-    own_cap[place] = np.nan_to_num(caps.max_crawl_rate[here], nan=np.inf)
-    group_cap[place] = np.nan_to_num(caps.group_max_crawl_rate[here], nan=np.inf)
+    row = hosts.searchsorted(caps.host_id[here])
+    own_cap[row] = np.nan_to_num(caps.max_crawl_rate[here], nan=np.inf)
+    group_cap[row] = np.nan_to_num(caps.group_max_crawl_rate[here], nan=np.inf)
     a_day = np.full(len(queues), np.inf)
     with np.errstate(divide="ignore"):
         np.minimum.at(a_day, queue, np.minimum(DAY_S / delay * is_open[queue], group_cap))
@@ -89,12 +98,12 @@ def uniform(store: Store, means: Means, pages: Pages, now: datetime) -> Uniform:
         _limit(own_cap * days, host, lived, n_crawls),
         _limit(a_day * days, queue[host], lived, n_crawls),
     )
-    spent = float(cost @ n_crawls)
-    rate = equal_rates(cost * lived, limit, spent)
+    # free pages count a little, or any number of their crawls would cost the same
+    rate = equal_rates(cost * lived, limit, float(cost @ n_crawls))
     return Uniform(
         interval=1.0 / rate,
         n_crawls=float(rate @ lived),
-        spent=spent,
+        spent=float(np.where(is_free(stored), 0.0, cost) @ n_crawls),
         n_cut=int(np.count_nonzero(rate < rate.max(initial=0.0) * (1.0 - 1e-9))),
     )
 
