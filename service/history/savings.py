@@ -1,10 +1,10 @@
 """Gain of the fleet against crawling every page equally often, by its own log.
 
 Both policies spend the same amount on the same pages in the same time. Both keep the delays,
-windows and caps of hosts (`history.uniform`). The log shows in
-which stretches between crawls a page changed; `core.savings` draws the changes within them, at
-times that the pages of a host or a URL group share (`core.shared_times`). After a page's last crawl
-the forecast of `POST /freshness` decides.
+windows and caps of hosts (`history.uniform`). The log shows in which stretches between crawls a
+page changed; `core.savings` draws the changes within them, at times that the pages of a host or a
+URL group share (`core.shared_times`). After a page's last crawl the forecast of `POST /freshness`
+decides.
 
 A page counts from its first crawl with content, or from the start of the window if that is later.
 Pages that are gone now and pages without content are left out, and so are crawls that did not show

@@ -14,6 +14,8 @@ from service.model.arrays import Floats, Ints, distinct
 from service.storage import Store
 
 DAY_S = 86_400.0
+LEAST_DAYS = 1e-9
+"""Least time of a page in the window, days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,7 @@ def uniform(store: Store, means: Means, pages: Pages, now: datetime) -> Uniform:
     A page is crawled as often as any other, or as often as its host and its group allow.
     """
     page_id, host_id, lived, n_crawls, share = pages
+    lived = np.maximum(lived, LEAST_DAYS)
     with store.begin(write=False) as tx:
         stored = np.zeros(len(page_id))
         if means.unit != CRAWLS and tx.cost_unit() == means.unit:
@@ -111,4 +114,4 @@ def uniform(store: Store, means: Means, pages: Pages, now: datetime) -> Uniform:
 def _limit(most: Floats, group: Ints, lived: Floats, n_crawls: Ints) -> Floats:
     """Return (N,) rates of pages at which groups have `most` crawls, or as many as they had."""
     n, days = (np.bincount(group, each, len(most)) for each in (n_crawls, lived))
-    return (np.maximum(most, n) / np.maximum(days, 1e-9))[group]
+    return (np.maximum(most, n) / np.maximum(days, LEAST_DAYS))[group]

@@ -39,7 +39,7 @@ BUDGET, PAUSE = "budget", "pause"
 
 @router.get("/budget", responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], 422))
 def get_budget(service: TheService) -> Response:
-    """Show the budget in force, who has set it, and what of it this day has spent."""
+    """Show the budget in force, its author and what today has spent."""
     service.store.counter.write()  # reports of the last seconds, too
     with service.store.begin(write=False) as tx:
         return _answer_budget(service, tx)
