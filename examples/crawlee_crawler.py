@@ -23,7 +23,7 @@ from crawlee.storage_clients.models import ProcessedRequest
 from typing_extensions import override
 
 import recrawl_client as rc
-from recrawl_client.headers import http_date, retry_seconds, target_url, usable_etag
+from recrawl_client.headers import http_date, price_of, retry_seconds, target_url, usable_etag
 
 AGENT = "recrawl-example/0.1 (+https://example.com/who-answers-complaints)"
 WORKER = f"{socket.gethostname()}-{os.getpid()}"
@@ -71,6 +71,7 @@ class Answers(HttpxHttpClient):
         seen["last_modified"] = http_date(header("last-modified") or "")
         seen["redirect_url"] = target_url(status, request.url, header("location") or "")
         seen["retry_after_s"] = retry_seconds(header("retry-after") or "") or None
+        seen["price"] = price_of(status, lambda name: header(name) or "")
         seen["digest"] = (
             blake2b(body, digest_size=16).hexdigest() if status in range(200, 300) else None
         )

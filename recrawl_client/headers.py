@@ -18,6 +18,8 @@ READABLE_PRICE = re.compile(r"[A-Za-z]{3} ?[0-9]{1,9}(\.[0-9]{1,12})?")
 """Prices that the service reads."""
 PAYMENT = 402
 """Status with which a site may ask for a price."""
+SUCCESS = range(200, 300)
+"""Statuses of answers with content."""
 MAX_ETAG = 512
 """Maximum length of an ETag for the service, characters."""
 LAST_PORT = 65_535
@@ -87,18 +89,27 @@ def conditions(crawl: Crawl) -> dict[str, str]:
     return headers
 
 
-def price(response: httpx.Response) -> str | None:
-    """Return what an answer has charged, or with status 402 what it asks; None without a price.
+def price(response: httpx.Response) -> str | float | None:
+    """Return what an answer has charged, or with status 402 what it asks; None: it is not known.
+
+    An answer with content and without a header of prices is free: 0, in any currency.
 
     >>> asked = {"crawler-price": "USD 0.01"}
     >>> price(httpx.Response(402, headers=asked)), price(httpx.Response(200, headers=asked))
     ('USD 0.01', None)
+    >>> price(httpx.Response(200)), price(httpx.Response(304))
+    (0.0, None)
     """
     return price_of(response.status_code, lambda name: response.headers.get(name, ""))
 
 
-def price_of(status: int, header: Callable[[str], str]) -> str | None:
-    """Return the price of an answer by its status; `header` returns the value of a header."""
+def price_of(status: int, header: Callable[[str], str]) -> str | float | None:
+    """Return the price of an answer by its status; `header` returns the value of a header.
+
+    A 304 stays without a price: 0 would lower the mean of a page that asks one for its content.
+    """
+    if status in SUCCESS and not header("crawler-charged") and not header("crawler-price"):
+        return 0.0
     value = header("crawler-price" if status == PAYMENT else "crawler-charged")
     return value if READABLE_PRICE.fullmatch(value) else None
 

@@ -53,8 +53,9 @@ class ListedPage(Struct, frozen=True):
     """Normalised URL of the page."""
     state: State
     """State of the page: `never_crawled`, `active`, `failing`, `no_content`, `gone` or `retired`.
-    `failing`: no content in the last crawl or two. `no_content`: none in three or more, so no share
-    of the budget. `retired`: long gone, so only a ping or a request leads to a crawl."""
+    `failing`: no content in the last crawl or two, or a price in its place. `no_content`: none in
+    three or more, so no share of the budget. `retired`: long gone, so only a ping or a request
+    leads to a crawl."""
     tags: list[str]
     """Tags of the page, in alphabetical order."""
     importance: float

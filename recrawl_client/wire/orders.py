@@ -64,4 +64,8 @@ class BudgetAnswer(Struct, frozen=True, kw_only=True):
     """Budget of the settings of this server, which holds once no operator's is set; null for
     none."""
     spent_today: float | None
-    """Amount of this UTC day that servers have taken, with loans; null without a budget."""
+    """Amount of this UTC day that crawls have taken, with loans: the leases of a budget of crawls,
+    else the reports, as `today.spent` of GET /status. Null without a budget."""
+    held_today: float | None = None
+    """Further amount that leases hold whose costs are not reported; 0 under a budget of crawls,
+    null without a budget."""

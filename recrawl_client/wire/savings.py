@@ -11,7 +11,8 @@ class ComparedStaleness(Struct, frozen=True, kw_only=True):
     fleet: float
     """Mean under the crawls of the log."""
     uniform: float
-    """Mean if every page had been crawled equally often, with as many crawls."""
+    """Mean if every page had been crawled equally often, for the same amount of the budget, as far
+    as the hosts allow it."""
     saved: float
     """Share of `uniform` that the fleet saved; below 0 uniform crawling would have been better."""
     low: float
@@ -36,7 +37,16 @@ class SavingsAnswer(Struct, frozen=True, kw_only=True):
     n_changes: int
     """Number of these crawls that found a change."""
     crawl_interval: float | None
-    """Time between two crawls of a page under uniform crawling, days; null without a crawl."""
+    """Mean time between two crawls of a page under uniform crawling, days; null without a crawl."""
+    unit: str
+    """Unit of the budget, in which both sides spend the same: `crawls`, `bytes`, `seconds`, or a
+    currency."""
+    spent: float
+    """Amount that the crawls of each side take, at the present costs of their pages."""
+    n_uniform: int
+    """Number of crawls of uniform crawling."""
+    n_cut: int
+    """Number of pages whose hosts allow fewer crawls, by their delays, windows and caps."""
     equal_importance: bool
     """True if all pages have the same importance; else the means weigh by it."""
     sampled_share: float

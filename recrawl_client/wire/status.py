@@ -49,6 +49,8 @@ class BudgetInForce(Struct, frozen=True, kw_only=True):
     """Unit of the amount: crawls, bytes, seconds, or a currency."""
     loan_days: float
     """Maximum loan, in days of budget."""
+    spent_until: Instant | None = None
+    """Midnight to which the budget is spent; null while a crawl may come before."""
 
 
 class EpochState(Struct, frozen=True, kw_only=True):

@@ -225,6 +225,13 @@ class ShardedLists(Routing):
         return costs
 
     @override
+    def costs_of(self, page_id: Ints) -> Floats:
+        costs = np.zeros(len(page_id))
+        for tx, rows in self.by_database(page_id):
+            costs[rows] = tx.costs_of(page_id[rows])
+        return costs
+
+    @override
     def hold_settings(self, name: str) -> None:
         self.coordinator.hold_settings(name)
 

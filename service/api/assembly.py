@@ -38,6 +38,7 @@ from service.estimation.rules import InForce
 from service.events.courier import Courier
 from service.events.watching import FeedWatch
 from service.history.savings_kept import SavingsReader
+from service.history.uniform import means_of
 from service.leases.settle import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.access import open_gate
@@ -281,7 +282,10 @@ def open_service(
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         budget=base.budget,
         what_if=WhatIf(store, base.plan, now, budget=base.budget),
-        savings=SavingsReader(store, InForce(base.rules), now),
+        savings=SavingsReader(
+            *(store, InForce(base.rules), now),
+            lambda: means_of(base.budget.amount, polite.delay_s),
+        ),
         rng=rng_of_readers,
         runner=base.runner,
         watch=watch,

@@ -8,7 +8,7 @@ exceeded.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,8 @@ from service.core.pace import (
     room,
     taken,
 )
-from service.model.amounts import CRAWLS, typical_cost
+from service.core.prices import is_free
+from service.model.amounts import CRAWLS, is_money, typical_cost
 from service.model.arrays import LATEST, Bools, Floats, instant
 from service.model.domain import Certificate
 from service.storage import Transaction
@@ -40,6 +41,10 @@ An allotment is also at least the income of this time."""
 
 URGENT = 1.2
 """Minimum urgency of a page that may be crawled on loan."""
+LEAST_WAIT_DAYS = 60 / 86_400
+"""Least wait for room after which pages that cost something are put off, days."""
+PUT_OFF = timedelta(minutes=2)
+"""Maximum time for which they are put off, because an order may raise the budget."""
 BISECTED_DAYS = 1 / 86_400
 """Precision of the time of the next room where hosts have windows, days."""
 GRAIN = 1.0
@@ -111,8 +116,18 @@ class Allotment:
     """Maximum amount of one crawl; dearer pages wait."""
     knows_costs: bool = True
     """True if the stored costs of pages are in the unit of the amounts."""
+    paid_at: datetime | None = None
+    """Time to which due pages are put off that may cost something, once the allotment has no room.
+
+    None: they stay, because room comes soon, or the unit is no currency.
+    """
     trials: float = math.inf
     """Maximum number of crawls, in one transaction, of pages whose own cost nobody knows."""
+
+    @property
+    def is_spent(self) -> bool:
+        """True while only pages that cost nothing may be crawled."""
+        return self.paid_at is not None and not self.has_room()
 
     def has_room(self) -> bool:
         """Return whether a crawl that is due may begin."""
@@ -285,6 +300,10 @@ def draw(
         allotment = replace(allotment, next_first_at=next_first_at(pace, most_first, demands))
     tx.save_pace(pace, terms.unit)
     next_at = next_room_in_windows(pace, wish.least, demands)
+    if is_money(terms.unit) and allotment.knows_costs and next_at - at >= LEAST_WAIT_DAYS:
+        put_off = moment_of(at) + PUT_OFF
+        paid_at = put_off if math.isinf(next_at) else min(moment_of(next_at), put_off)
+        allotment = replace(allotment, paid_at=paid_at)
     lends = now.on_loan - allotment.on_loan >= wish.each
     return Drawn(allotment, lends, None if math.isinf(next_at) else moment_of(next_at))
 
@@ -302,6 +321,8 @@ def spent_until(tx: Transaction, terms: Terms | None, cost: float = 0.0) -> date
 
     `cost` is that of the page that waits; 0: none is known.
     """
+    if terms is not None and is_money(terms.unit) and is_free(np.array(cost)):
+        return None
     pace = None if terms is None else tx.pace()
     if terms is None or pace is None:
         return None

@@ -47,7 +47,7 @@ class Grant:
         """True if a lease may find a page within the budget."""
         if self.ahead:
             return self.allotment.early_crawls(1) > 0
-        return self.allotment.has_room() or self.may_lend
+        return self.allotment.has_room() or self.may_lend or self.allotment.is_spent
 
     @property
     def may_lend(self) -> bool:

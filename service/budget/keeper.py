@@ -180,13 +180,16 @@ class Keeper:
     def spent_until(self) -> datetime | None:
         """Return the earliest time of the next lease; None: the server knows of room now.
 
+        It is also None where pages that cost nothing may be leased.
+
         The time is at most `LOOK_S` seconds ahead where urgent pages may have a loan, or where
         cheaper pages may be due by then.
         """
         with self._turn:
             if (paused_until := self.pause_in_force()) is not None:
                 return paused_until
-            if self.terms is None or self._held.has_room() or self.next_at is None:
+            held = self._held
+            if self.terms is None or held.has_room() or held.is_spent or self.next_at is None:
                 return None
             look_at = self.store.clock() + timedelta(seconds=LOOK_S)
             looks = self._lends or self._costs.short is not None
@@ -197,6 +200,13 @@ class Keeper:
         held = self._held  # read without the turn, which a lease holds to its commit
         today = held.day == int(days_since_1970(self.store.clock()))
         return today and held.has_room() and (not first or held.first_crawls(1) > 0)
+
+    def not_leased(self) -> float:
+        """Return the amount of this day that this server took from the pace, and no lease has."""
+        today, held = int(days_since_1970(self.store.clock())), self._held
+        with self._counting:
+            more = self._unleased.get(today, NOTHING).total
+        return (held.due + held.on_loan if held.day == today else 0.0) - more
 
     def count_unleased(self, day: int, crawls: TakenAmounts) -> None:
         """Count accepted crawls of a day that had no lease."""
@@ -265,7 +275,7 @@ class Keeper:
             return
         with self._counting:
             self._costs.charge(grant.allotment.day or 0, charges)
-        if not grant.ahead:
+        if not grant.ahead and not grant.allotment.is_spent:
             self._costs.short, self._costs.short_at = grant.short, self.store.clock()
             self._held = replace(self._held, least=self._least())
             fits_none = grant.short is not None and not len(charges.token)

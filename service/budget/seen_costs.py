@@ -10,6 +10,7 @@ import numpy as np
 
 from service.budget.allotments import GRAIN, HELD_S, Terms
 from service.budget.grants import Charges, Short
+from service.core.prices import FREE
 from service.model.arrays import Floats, Ints
 
 HELD = timedelta(seconds=HELD_S)
@@ -61,8 +62,10 @@ class SeenCosts:
         """Remember what the leases of a day took."""
         if not len(charges.token):
             return
-        self.each = float(charges.amount.mean())
-        self.floor = min(self.floor, float(charges.amount.min()))
+        paid = charges.amount[charges.amount > FREE]
+        if paid.size:
+            self.each = float(paid.mean())
+            self.floor = min(self.floor, float(paid.min()))
         if day != self._charged_on:
             self._charged, self._charged_on = {}, day
         self._charged.update(zip(charges.token.tolist(), charges.amount.tolist(), strict=True))

@@ -7,8 +7,8 @@ import numpy as np
 
 from service.budget.allotments import Terms, corrected
 from service.core.pace import Pace, TakenAmounts, advanced
-from service.core.prices import expected, payable
-from service.model.amounts import CRAWLS, typical_cost
+from service.core.prices import expected, is_free, payable
+from service.model.amounts import CRAWLS, is_money, typical_cost
 from service.model.arrays import Floats, distinct
 from service.storage import Store, Transaction
 from service.storage.budget.pace import days_since_1970
@@ -33,7 +33,8 @@ class Spending:
         """Return (N,) amounts that crawls of pages are expected to take; 1 each for crawls.
 
         A page takes the mean of its crawls, else that of its host. A host without any takes the
-        mean of the pages at hand, else `typical_cost`, at most the day's budget.
+        mean of the pages at hand, else `typical_cost`, at most the day's budget. A page whose
+        crawls have cost no money takes nothing.
         """
         if self.unit == CRAWLS:
             return np.ones(len(pages))
@@ -47,7 +48,8 @@ class Spending:
             of_host = tx.host_costs(host_id, self.most)[place]
         own = expected(cost, np.where(has_cost, 0.0, of_host), 0.0)
         some = own[payable(own, self.most) > 0]
-        return np.where(own > 0, own, some.mean() if some.size else self._typical)
+        amount = np.where(own > 0, own, some.mean() if some.size else self._typical)
+        return np.where(is_free(cost), 0.0, amount) if is_money(self.unit) else amount
 
     @property
     def _typical(self) -> float:

@@ -109,7 +109,9 @@ def sentence(answer: "BudgetAnswer") -> str:
     if answer.set_at is not None:
         parts[0] += f" at {answer.set_at:%Y-%m-%d %H:%M:%SZ}"
     if answer.spent_today is not None:
-        parts.append(f"{shown(answer.spent_today)} {answer.unit} of today are taken")
+        parts.append(f"{shown(answer.spent_today)} {answer.unit} of today are spent")
+        if answer.held_today:
+            parts[-1] += f", leases hold {shown(answer.held_today)} more"
     if answer.set_by == "operator":
         parts.append(f"without this order: {answer.by_settings or 'the default'}")
     return "; ".join(parts)

@@ -174,6 +174,7 @@ def recrawl(
     ] = None,
     all_pages: AllPages = False,
     dry_run: DryRun = False,
+    yes: Yes = False,  # noqa: ARG001 - as with other acts on pages, without effect
     to: To = URL,
     api_key: ApiKey = None,
     as_json: AsJson = False,

@@ -1,5 +1,6 @@
 """`recrawl savings`: what the fleet gained against crawling every page equally often."""
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import typer
@@ -7,12 +8,14 @@ import typer
 from service.cli.acts import Since
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_item, on_terminal
-from service.model.words import counted, span
+from service.model.words import counted, moment, span
 
 if TYPE_CHECKING:
     from recrawl_client import ComparedStaleness, SavingsAnswer
 
 DAY_S = 86_400.0
+SHORTEST = timedelta(hours=1) - timedelta(seconds=10)
+"""Shortest window of the service, less the time that a command takes."""
 
 
 def savings(
@@ -23,6 +26,8 @@ def savings(
     A terminal gets a table. A pipe gets the JSON of GET /savings, as with --json.
     Ends with status 1 if the log is too short for a comparison.
     """
+    if since is not None and datetime.now(UTC) - since < SHORTEST:
+        raise typer.BadParameter("a window of savings has an hour or more, such as 1h or 90d")
     with connected(to, api_key) as client:
         answer = client.savings(since)
     if as_json or not on_terminal():
@@ -52,7 +57,8 @@ def show(answer: "SavingsAnswer") -> None:
     if answer.crawl_interval is not None:
         often = f", a page every {span(answer.crawl_interval * DAY_S)} under uniform crawling"
     of = "" if answer.sampled_share == 1 else f"; a sample of {answer.sampled_share:.1%}"
-    console.print(Text(f"{pages}, {changes}{often}{of}"))
+    at = f"; computed at {moment(answer.at)}"
+    console.print(Text(f"{pages}, {changes}{often}{of}{at}"))
 
 
 def _cells(compared: "ComparedStaleness", form: str) -> tuple[str, ...]:

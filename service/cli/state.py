@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from service.model.amounts import DEFAULT
+from service.model.amounts import DEFAULT, is_money
 from service.model.known_shares import with_assumed, without_share
 from service.model.words import ago, ahead, counted, number, span
 
@@ -121,7 +121,17 @@ def _budget_of(state: dict[str, Any]) -> str:
         if budget["loan_days"]
         else ""
     )
-    return f"{number(budget['amount'], 6)} {budget['unit']} a day{loan}"
+    return f"{number(budget['amount'], 6)} {budget['unit']} a day{loan}{_spent(state)}"
+
+
+def _spent(state: dict[str, Any]) -> str:
+    """Return that the budget is spent for the rest of the day, where it is."""
+    until = state["budget"].get("spent_until")
+    if until is None:
+        return ""
+    goes_on = ahead(datetime.fromisoformat(until), datetime.fromisoformat(state["at"]))
+    free = ", except those that cost nothing" if is_money(state["budget"]["unit"]) else ""
+    return f"; spent for today: crawls go on {goes_on}{free}"
 
 
 def _epoch_of(state: dict[str, Any]) -> str:

@@ -68,6 +68,8 @@ def today(_: Visit, state: StatusAnswer) -> Card:
         return Card("Crawls today", number(done.n_reported), "no budget is set", "/console/epochs")
     taken = done.n_leased if budget.unit == CRAWLS else done.spent
     remark = f"{number(taken)} of {number(budget.amount)} {budget.unit} taken from the budget"
+    if budget.spent_until is not None:
+        remark += ", which is spent for today"
     share = None if taken is None or not budget.amount else min(taken / budget.amount, 1.0)
     return Card("Crawls today", number(done.n_reported), remark, "/console/epochs", share)
 

@@ -7,13 +7,15 @@ exponential mean of what its crawls took. Cost 0 stands for none.
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.checks import Floats
+from service.core.checks import Bools, Floats
 from service.core.common_values import Joint, total
 
 WEIGHT = 0.25
 """Weight of the newest crawl in the mean of its page."""
 LEAST = 1e-12
 """Cost of a crawl that took nothing, in any unit; 0 would mean that none is known."""
+FREE = 2.0 * LEAST
+"""Maximum cost of a page whose crawls take nothing."""
 LEAST_SHARE = 1e-3
 """Smallest cost in an allocation, as a share of the mean of all pages."""
 
@@ -27,6 +29,16 @@ def learnt(mean: Floats, cost: Floats) -> Floats:
     positive = np.maximum(cost, LEAST)
     after = np.where(mean > 0, mean + WEIGHT * (positive - mean), positive)
     return np.where(np.isnan(cost), mean, after)
+
+
+def is_free(cost: Floats) -> Bools:
+    """Return which pages have had crawls that all took nothing.
+
+    >>> is_free(np.array([0.0, LEAST, 0.002])).tolist()
+    [False, True, False]
+    """
+    free: Bools = (cost > 0) & (cost <= FREE)
+    return free
 
 
 def payable(cost: Floats, most: float) -> Floats:

@@ -119,19 +119,46 @@ def as_crawled(stretches: Stretches, changes: Change, watched: Watched) -> Stale
     return _stale_days(page, changes.at, stretches.end[changes.stretch], watched)
 
 
+LEAST_RATE = 1e-9
+"""Minimum rate of uniform crawling, 1/day."""
+
+
+def equal_rates(weight: Floats, limit: Floats, total: float) -> Floats:
+    """Return (N,) rates that are equal but for their limits, whose weighted sum is a total.
+
+    All rates are at their limits if these allow no such sum.
+
+    >>> equal_rates(np.array([1.0, 1.0, 2.0]), np.array([1.0, np.inf, np.inf]), 10.0).tolist()
+    [1.0, 3.0, 3.0]
+    """
+    order = np.argsort(limit, kind="stable")
+    size, most = weight[order], limit[order]
+    rest = np.cumsum(size[::-1])[::-1]
+    before = np.concatenate([[0.0], np.cumsum((size * most)[:-1])])
+    reached = np.flatnonzero(before + rest * most >= total)
+    rate = np.inf
+    if reached.size and rest[reached[0]] > 0:
+        rate = (total - before[reached[0]]) / rest[reached[0]]
+    rates: Floats = np.maximum(np.minimum(limit, rate), LEAST_RATE)
+    return rates
+
+
 def as_uniform(
-    stretches: Stretches, changes: Change, watched: Watched, interval: float, phase: Floats
+    stretches: Stretches, changes: Change, watched: Watched, interval: Floats, phase: Floats
 ) -> StaleDays:
-    """Return the staleness under a crawl of every page each `interval` days.
+    """Return the staleness under uniform crawling.
 
     Parameters
     ----------
+    interval
+        (N,) days between two crawls of each page, or one for all.
     phase
         (N,) parts of the interval at which the crawls of each page come, 0 to 1.
     """
     page = stretches.page[changes.stretch]
-    turn = np.ceil(changes.at / interval - phase[page])
-    return _stale_days(page, changes.at, (turn + phase[page]) * interval, watched)
+    every = np.broadcast_to(interval, phase.shape)[page]
+    turn = np.ceil(changes.at / every - phase[page])
+    return _stale_days(page, changes.at, (turn + phase[page]) * every, watched)
 
 
 def _stale_days(page: Ints, at: Floats, next_crawl: Floats, watched: Watched) -> StaleDays:

@@ -1,9 +1,10 @@
 """Gain of the fleet against crawling every page equally often, by its own log.
 
-Both policies make the same number of crawls of the same pages in the same time. The log shows in
-which stretches between crawls a page changed; `core.savings` draws the changes within them, at
-times that the pages of a host or a URL group share (`core.shared_times`). After a page's last crawl
-the forecast of `POST /freshness` decides.
+Both policies spend the same amount on the same pages in the same time. Both keep the delays,
+windows and caps of hosts (`history.uniform`). The log shows in which stretches between crawls a
+page changed; `core.savings` draws the changes within them, at times that the pages of a host or a
+URL group share (`core.shared_times`). After a page's last crawl the forecast of `POST /freshness`
+decides.
 
 A page counts from its first crawl with content, or from the start of the window if that is later.
 Pages that are gone now and pages without content are left out, and so are crawls that did not show
@@ -36,6 +37,8 @@ from service.estimation.freshness import read_freshness
 from service.estimation.predictions import Forecast
 from service.estimation.rules import InForce
 from service.history.gauges import TOGETHER
+from service.history.uniform import NO_MEANS, Means, Pages, Uniform, uniform
+from service.model.amounts import CRAWLS
 from service.model.arrays import NO_TIME, Floats, Ints, days, instant
 from service.model.columns import LogColumns
 from service.model.domain import Kind
@@ -94,7 +97,15 @@ class Savings:
     n_changes: int
     """Number of these crawls that found a change."""
     crawl_interval: float | None
-    """Days between two crawls of a page under uniform crawling; None without a crawl."""
+    """Mean days between two crawls of a page under uniform crawling; None without a crawl."""
+    unit: str = CRAWLS
+    """Unit of the budget."""
+    spent: float = 0.0
+    """Amount that the crawls took, of both sides."""
+    n_uniform: int = 0
+    """Number of crawls of uniform crawling."""
+    n_cut: int = 0
+    """Number of pages that uniform crawling visits less often, by the limits of their hosts."""
     equal_importance: bool
     sampled_share: float
     """Share of the page_ids that were read."""
@@ -118,8 +129,15 @@ class Block(NamedTuple):
     group: Ints
     """(N,) host and URL group of each page."""
     importance: Floats
-    n_crawls: int
+    page_id: Ints
+    n_of_pages: Ints
+    """(N,) crawls of each page that count."""
     n_changes: int
+
+    @property
+    def n_crawls(self) -> int:
+        """Number of crawls that count."""
+        return int(self.n_of_pages.sum())
 
 
 class Times(NamedTuple):
@@ -147,8 +165,9 @@ def read_savings(
     now: datetime,
     rng: np.random.Generator,
     most_pages: int = MOST_PAGES,
+    means: Means = NO_MEANS,
 ) -> Savings:
-    """Return the gain since an instant."""
+    """Return the gain since an instant; by default, with as many crawls and without delays."""
     times = Times.of(since, now)
     blocks, share = _read_blocks(store, rules, times, most_pages)
     n_pages = sum(len(block.importance) for block in blocks)
@@ -156,12 +175,13 @@ def read_savings(
     n_changes = sum(block.n_changes for block in blocks)
     watched = sum(float((b.watched.until - b.watched.since).sum()) for b in blocks)
     begun = min((float(b.watched.since.min()) for b in blocks), default=times.day(since))
-    interval = watched / n_crawls if n_crawls else None
+    other = _uniform(store, means, blocks, share, now) if n_crawls else None
     crawled_before = begun <= times.day(since)
-    missing = _missing(n_pages, n_crawls, n_changes, watched, crawled_before=crawled_before)
+    passed = times.day(now) - max(begun, times.day(since))
+    missing = _missing(n_pages, n_crawls, n_changes, watched, passed, crawled_before=crawled_before)
     harmonic = stale = None
-    if missing is None and interval is not None:
-        harmonic, stale = _compared(blocks, interval, n_changes, rng)
+    if missing is None and other is not None:
+        harmonic, stale = _compared(blocks, other.interval, n_changes, rng)
     importance = np.concatenate([b.importance for b in blocks]) if blocks else np.zeros(0)
     return Savings(
         at=now,
@@ -170,7 +190,11 @@ def read_savings(
         n_pages=n_pages,
         n_crawls=n_crawls,
         n_changes=n_changes,
-        crawl_interval=interval,
+        crawl_interval=None if other is None else watched / other.n_crawls,
+        unit=means.unit,
+        spent=0.0 if other is None else other.spent,
+        n_uniform=0 if other is None else round(other.n_crawls),
+        n_cut=0 if other is None else other.n_cut,
         equal_importance=bool((importance == importance[:1]).all()),
         sampled_share=share,
         harmonic=harmonic,
@@ -180,9 +204,15 @@ def read_savings(
 
 
 def _missing(
-    n_pages: int, n_crawls: int, n_changes: int, watched: float, *, crawled_before: bool
+    n_pages: int,
+    n_crawls: int,
+    n_changes: int,
+    watched: float,
+    passed: float,
+    *,
+    crawled_before: bool,
 ) -> str | None:
-    """Return what a log lacks for a comparison.
+    """Return what a log lacks for a comparison, and how long `passed` days have to go on for it.
 
     An earlier window has more only if pages were `crawled_before` this one.
     """
@@ -197,14 +227,27 @@ def _missing(
         if not n_crawls:
             return f"{has}, and {needs}"
         more = MIN_CRAWLS_PER_PAGE * watched / n_crawls - watched / n_pages
-        wait = span(max(86_400.0 * more, LEAST_WAIT_S))
-        return f"{has}, and {needs}: wait for {wait} more{', or begin earlier' * crawled_before}"
+        times = 1.0 + more / passed if passed > 0 else 0.0
+        return f"{has}, and {needs}" + _go_on(passed, times, crawled_before=crawled_before)
     if n_crawls < MIN_CRAWLS:
-        return f"the log has {counted(n_crawls, 'crawl')}, and {MIN_CRAWLS} are needed"
+        has = f"the log has {counted(n_crawls, 'crawl')}, and {MIN_CRAWLS} are needed"
+        return has + _go_on(passed, MIN_CRAWLS / n_crawls, crawled_before=crawled_before)
     if n_changes < MIN_CHANGES:
-        n = counted(n_changes, "change")
-        return f"crawls found {n}, and {MIN_CHANGES} are needed to compare"
+        has = (
+            f"crawls found {counted(n_changes, 'change')}, and {MIN_CHANGES} are needed to compare"
+        )
+        times = MIN_CHANGES / n_changes if n_changes else 0.0
+        return has + _go_on(passed, times, crawled_before=crawled_before)
     return None
+
+
+def _go_on(passed: float, times: float, *, crawled_before: bool) -> str:
+    """Return how long a window has to go on until it is so many times as long; 0: not known."""
+    earlier = "begin earlier" if crawled_before else ""
+    if not times or passed <= 0:
+        return f": {earlier}" if earlier else ""
+    wait = span(max(86_400.0 * passed * (times - 1.0), LEAST_WAIT_S))
+    return f": wait for {wait} more{', or ' * crawled_before}{earlier}"
 
 
 # -- reading
@@ -289,7 +332,8 @@ def _block(tx: Transaction, rules: InForce, times: Times, after: int, last: int)
         pages.host_id,
         group,
         pages.importance,
-        int(counts.sum()),
+        pages.page_id,
+        np.bincount(ended.page[counts], minlength=len(pages)),
         int((counts & (ended.probability > 0)).sum()),
     )
 
@@ -339,20 +383,37 @@ def _announced(
 # -- comparing
 
 
+def _uniform(
+    store: Store, means: Means, blocks: list[Block], share: float, now: datetime
+) -> Uniform:
+    """Return uniform crawling of the pages of blocks."""
+    page_id = np.concatenate([block.page_id for block in blocks])
+    host = np.concatenate([block.host for block in blocks])
+    lived = np.concatenate([block.watched.until - block.watched.since for block in blocks])
+    n_crawls = np.concatenate([block.n_of_pages for block in blocks])
+    order = np.argsort(page_id)  # blocks of a sample are in another order
+    pages = Pages(page_id[order], host[order], lived[order], n_crawls[order], share)
+    other = uniform(store, means, pages, now)
+    interval = np.empty(len(order))
+    interval[order] = other.interval
+    return other._replace(interval=interval)
+
+
 def _compared(
-    blocks: list[Block], interval: float, n_changes: int, rng: np.random.Generator
+    blocks: list[Block], interval: Floats, n_changes: int, rng: np.random.Generator
 ) -> tuple[Compared, Compared]:
     """Return harmonic staleness and share of stale time, means of draws of the changes."""
     n_draws = min(-(-DRAWN // n_changes), MOST_DRAWS)
     above, below, lived = [], [], 0.0
-    for block in blocks:
+    ends = np.cumsum([len(block.importance) for block in blocks])
+    for block, every in zip(blocks, np.split(interval, ends[:-1]), strict=True):
         fleet = uniform = np.zeros((2, len(block.importance)))
         times = _times(block)
         for _ in range(n_draws):
             changes = drawn_changes(block.stretches, rng, block.pings, times)
             phase = rng.random(len(block.importance))
             own: StaleDays = as_crawled(block.stretches, changes, block.watched)
-            other = as_uniform(block.stretches, changes, block.watched, interval, phase)
+            other = as_uniform(block.stretches, changes, block.watched, every, phase)
             fleet, uniform = fleet + own, uniform + other
         above.append(block.importance * fleet / n_draws)
         below.append(block.importance * uniform / n_draws)

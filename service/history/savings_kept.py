@@ -8,6 +8,7 @@ import numpy as np
 
 from service.estimation.rules import InForce
 from service.history.savings import Savings, read_savings
+from service.history.uniform import NO_MEANS, Means
 from service.storage import Store
 
 SEED = 1
@@ -20,10 +21,17 @@ MOST_KEPT = 8
 class SavingsReader:
     """The savings of windows, one computed at a time and kept for a while."""
 
-    def __init__(self, store: Store, rules: InForce, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rules: InForce,
+        now: Callable[[], datetime],
+        means: Callable[[], Means] = lambda: NO_MEANS,
+    ) -> None:
         self.store = store
         self.rules = rules
         self.now = now
+        self.means = means
         self._kept: dict[int, Savings] = {}
         self._lock = threading.Lock()
 
@@ -40,7 +48,7 @@ class SavingsReader:
             if kept is not None and now - kept.at < KEPT:
                 return kept
             rng = np.random.default_rng(SEED)
-            fresh = read_savings(self.store, self.rules, since, now, rng)
+            fresh = read_savings(self.store, self.rules, since, now, rng, means=self.means())
             while len(self._kept) >= MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept.pop(key, None)

@@ -17,6 +17,7 @@ from service.budget.grants import NOTHING
 from service.budget.host_days import midnight_after
 from service.budget.spending import Spending
 from service.core.pace import TakenAmounts
+from service.core.prices import is_free
 from service.leases.caps import NextDays, QueueCaps, members, not_before, save, save_members
 from service.leases.conditional import handed_out
 from service.leases.dealt import (
@@ -72,6 +73,8 @@ from service.storage.queue.columns import (
 COMPARED = 64
 """Minimum rows of one transaction among which the most overdue are chosen."""
 
+MOST_PUT_OFF = 500
+"""Minimum rows of one transaction while the budget of money is spent."""
 HOST_QUEUES = 8
 """Host queues that are read in addition to one for each crawl requested."""
 
@@ -146,7 +149,9 @@ def lease(
     It calls without `wait`, and so leaves out host queues that another transaction has locked.
     """
     count = sum(request.count for request in requests)
-    n_rows = max(COMPARED, 2 * count)
+    n_rows, is_spent = max(COMPARED, 2 * count), allotment.is_spent and not ahead
+    if is_spent:
+        n_rows = max(MOST_PUT_OFF, n_rows)
     until = LATEST if ahead else tx.clock()
     host_queues, rows = tx.ready(until, HOST_QUEUES + count, n_rows, of, wait=wait)
     # after the locks: a lease counts from here, not from before the wait for them
@@ -159,16 +164,13 @@ def lease(
     queue_caps = QueueCaps.of(host_queues, capped(), int(days_since_1970(now)))
     offer = offer._replace(gates=queue_caps.limited(offer.gates))
     offer, closed = in_windows(tx, offer, of, now, allotment if ahead else None)
-    bound = offer.rows.next_at.copy()
-    able, expired = rows, positions(rows.leased & (bound <= at))
-    if len(expired):
-        bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
-        able = replace(rows, next_at=bound)
+    bound, n_moved = bounds_of(tx, rows, allotment.paid_at if is_spent else None, now)
+    able = replace(rows, next_at=bound.copy())
     has_most = isfinite(allotment.first)
     first_room = queue_caps.first_room(offer.gates, allotment.first_share) if has_most else None
     n_first = allotment.first_crawls(count)
     # with a loan, urgent pages may come after all that the own part has room for
-    n = count if loan else allotment.crawls(count)
+    n = count if loan or is_spent else allotment.crawls(count)
     n = min(n, allotment.early_crawls(count)) if ahead else n
     most = PickLimits(n, n_first, offer.gates.room, first_room, ahead)
     picked = most_overdue(able, offer.host_queue, shared(tx, most, offer, allotment, now), at)
@@ -195,8 +197,8 @@ def lease(
     urgent = float(locked.amount[locked.urgent].sum())
     short = NO_AMOUNTS if allotment.unit == CRAWLS else locked.amount[locked.short]
     # as many host queues as were requested: others may have due pages too
-    more = len(picked) + len(expired) > 0 or len(host_queues) == HOST_QUEUES + count
-    if ahead or len(short) or not left.has_room():
+    more = len(picked) + n_moved > 0 or len(host_queues) == HOST_QUEUES + count
+    if ahead or len(short) or not (left.has_room() or is_spent):
         more = urgent > 0
     amount = locked.amount[order]
     return DealtPages(crawls.in_order(order), to[order], more, spent, amount, urgent, short)
@@ -297,6 +299,40 @@ def after_expiry(tx: Transaction, page_id: Ints, bound: Instants, now: datetime)
     """Count leases that have expired, and return the bounds of their pages."""
     _, due, locked, _ = _corrected(tx, page_id, now)
     return np.where(locked, due, bound)
+
+
+def bounds_of(
+    tx: Transaction, rows: QueuedPages, paid_at: datetime | None, now: datetime
+) -> tuple[Instants, int]:
+    """Return the bounds of rows, and how many differ: leases have expired, or pages are put off.
+
+    `paid_at` is the time to which due pages are put off that may cost something; None: they stay.
+    """
+    bound = rows.next_at.copy()
+    expired = positions(rows.leased & (bound <= instant(now)))
+    if len(expired):
+        bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
+    n_put_off = 0
+    if paid_at is not None:
+        bound, n_put_off = put_off(tx, rows.page_id, bound, instant(paid_at), now)
+    return bound, len(expired) + n_put_off
+
+
+def put_off(
+    tx: Transaction, page_id: Ints, bound: Instants, until: np.datetime64, now: datetime
+) -> tuple[Instants, int]:
+    """Put off due pages that may cost something; return the bounds of all, and the number.
+
+    They would hold up pages that cost nothing, on their host and on others.
+    """
+    ripe = positions(bound <= instant(now))
+    if not len(ripe):
+        return bound, 0
+    pages, due, locked, is_due = _corrected(tx, page_id[ripe], now)
+    waits = locked & is_due & ~is_free(pages.cost)
+    bound[ripe] = np.where(waits, until, np.where(is_due, bound[ripe], due))
+    tx.requeue(replace(queue_rows(pages, due), next_at=np.full(len(pages), until)).take(waits))
+    return bound, int(np.count_nonzero(waits))
 
 
 def correct_others(

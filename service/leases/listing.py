@@ -8,7 +8,7 @@ A page has one state:
 | `retired` | gone, or the target of a redirect, and due only by a ping or request (`leases.due`) |
 | `gone` | the last answer was that the page is gone |
 | `no_content` | no content in three crawls in a row or more: no share in the allocation |
-| `failing` | no content in the last crawl, or the last two |
+| `failing` | no content in the last crawl, or the last two; or a price in its place |
 | `active` | all others |
 
 A list filters by the columns that decide; this module then applies the rule. Further words select
@@ -36,7 +36,7 @@ from service.model.arrays import NO_TIME, Bools, Ints, instant
 from service.model.columns import DueColumns
 from service.model.errors import InvalidField
 from service.model.listing import ListedPages, ListedPart, PageFilter, ShownPages, Unfinished
-from service.model.outcomes import Outcome, lacks_content
+from service.model.outcomes import OFFER, Outcome, lacks_content
 from service.model.unfinished import SET_ASIDE_AFTER
 from service.storage import Transaction
 
@@ -148,7 +148,7 @@ def states_of(pages: DueColumns) -> NDArray[np.object_]:
     gone, n_failures = pages.gone, pages.n_failures
     retired = (gone | given_up(pages)) & np.isnat(due_at(pages))
     lacking, never = lacks_content(gone, n_failures), np.isnat(pages.last_crawl_at) & ~retired
-    conditions = [never, retired, gone, lacking, n_failures > 0]
+    conditions = [never, retired, gone, lacking, (n_failures > 0) | (pages.outcome == OFFER)]
     names = [state.value for state in PageState]
     place = np.select(conditions, range(len(conditions)), len(conditions))
     state: NDArray[np.object_] = np.array(names, object)[place]

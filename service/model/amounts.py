@@ -39,6 +39,11 @@ _AMOUNT = re.compile(r"([0-9][0-9,_]*(?:\.[0-9]+)?|\.[0-9]+)(e[+-]?[0-9]{1,3})?\
 _PRICE = re.compile(r"([A-Za-z]{3})\s*([0-9.,]+(?:e[+-]?[0-9]{1,3})?)")
 
 
+def is_money(unit: str) -> bool:
+    """Return whether a unit is a currency."""
+    return unit in CURRENCIES
+
+
 class Amount(NamedTuple):
     """A number of crawls, of bytes, of seconds, or of a currency."""
 
@@ -52,7 +57,7 @@ class Amount(NamedTuple):
     @property
     def is_money(self) -> bool:
         """True for an amount of a currency."""
-        return self.unit in CURRENCIES
+        return is_money(self.unit)
 
 
 class HasUnit(Protocol):

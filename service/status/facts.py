@@ -122,6 +122,8 @@ class Facts:
     subscriptions: Sequence[TroubledSubscription]
     budget: Terms | None
     """The budget that leases keep; None: none is set."""
+    spent_until: datetime | None = None
+    """Midnight to which the budget is spent; None: it is not, or none is set."""
     unit_since: datetime | None = None
     """Last change of the budget's unit; None: it has never changed."""
     steps: Sequence[MeasuredStep]
@@ -170,6 +172,7 @@ def read_facts(
         webhooks_held=tx.webhooks_held(),
         subscriptions=tx.troubled_subscriptions(at, MOST_READ),
         budget=terms,
+        spent_until=_spent_to_midnight(tx, terms, at),
         unit_since=tx.pace_unit_since(),
         steps=steps,
         stopped=stopped_groups(tx),
@@ -250,6 +253,12 @@ def _unasked(tx: Transaction, at: datetime) -> tuple[datetime | None, list[Unask
         if asked is None or at - asked.until >= PATIENCE:
             unasked.append(UnaskedHost(name, queue < 0, asked))
     return askers.since, unasked
+
+
+def _spent_to_midnight(tx: Transaction, terms: Terms | None, at: datetime) -> datetime | None:
+    """Return the midnight to which the budget is spent; None: a crawl comes before."""
+    until, midnight = spent_until(tx, terms), at.replace(hour=0, minute=0, second=0, microsecond=0)
+    return until if until is not None and until >= midnight + timedelta(days=1) else None
 
 
 def reported_by(steps: Sequence[MeasuredStep]) -> datetime | None:

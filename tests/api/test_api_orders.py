@@ -40,6 +40,7 @@ def test_a_budget_wins_over_the_settings_and_orders_outlive_a_restart(database_u
             "set_at": None,
             "by_settings": "30 crawls",
             "spent_today": 0.0,
+            "held_today": 0.0,
         }
         assert n_leased(live) == 30
         told = live.client.put("/budget", json={"budget": "50 crawls a day"}).json()

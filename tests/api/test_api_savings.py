@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from support.live_server import START, Live
-from support.savings_cases import FAST, URLS, crawl, play
+from support.live_server import START, Live, running
+from support.savings_cases import FAST, URLS, crawl, crawled, play, report
 
 from service.api.responses.savings import sentence
 from service.core.savings import Ratio
-from service.history.savings import Compared, Savings
+from service.history.savings import Compared, Savings, _missing
 
 
 def test_a_fleet_that_crawls_what_changes_saves(api: Live):
@@ -116,3 +116,58 @@ def test_a_difference_that_may_be_chance_is_a_whole_sentence():
         "In 12 minutes this fleet's copies had 14% more staleness than if every page had been "
         "crawled equally often, with the same 240 crawls (which may be chance); copies"
     )
+
+
+def played(live: Live, fast: list[str], slow: list[str], prices=(None, None), days=61):
+    """Crawl fast pages daily and slow ones every tenth day, at prices."""
+    live.register(*fast, *slow)
+    at = [START + timedelta(days=day) for day in range(days)]
+    live.clock.now = at[-1]
+    for day, now in enumerate(at):
+        items = crawled(now, [*fast, *slow], day)[: None if day % 10 == 0 else len(fast)]
+        priced = zip(items, [prices[0]] * len(fast) + [prices[1]] * len(slow), strict=False)
+        report(live, [item | ({} if cost is None else {"price": cost}) for item, cost in priced])
+    return live.get("/savings").json()
+
+
+def test_uniform_crawling_spends_the_same_money(database_url):
+    with running(database_url, budget="60 USD", host_delay_s=0) as live:
+        answer = played(live, URLS[:FAST], URLS[FAST:], prices=(0, 1.0))
+        page = live.client.get("/console/savings").text
+    assert (answer["unit"], answer["n_crawls"], answer["n_cut"]) == ("USD", 390, 0)
+    assert answer["spent"] == pytest.approx(15 * 6)
+    assert answer["n_uniform"] == pytest.approx(20 * 6, abs=1)
+    assert answer["crawl_interval"] == pytest.approx(10.0, rel=0.01)
+    assert "for the same 90 USD, with 120 in place of 390 crawls; copies" in answer["sentence"]
+    assert answer["sentence"].split(";")[0].partition("than")[2] in page
+
+
+def test_uniform_crawling_keeps_the_delays_of_hosts(database_url):
+    slow = [f"https://slow.example/{n}" for n in range(15)]
+    with running(database_url, bandwidth=1000.0, host_delay_s=0) as live:
+        live.client.put("/hosts/slow.example", json={"min_delay_s": 86_400.0})
+        answer = played(live, URLS[:FAST], slow)
+    assert answer["n_cut"] == 15
+    assert answer["n_uniform"] == answer["n_crawls"] == 390
+    # the other host has the rest, which is what the fleet gave it
+    assert answer["harmonic"]["saved"] == pytest.approx(0.0, abs=0.1)
+    assert (
+        "equally often, as far as the delays, windows and caps of hosts allow, with the"
+        in (answer["sentence"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("crawls", "changes", "wait"),
+    [
+        (150, 0, "the log has 150 crawls, and 200 are needed: wait for 10 hours more"),
+        (
+            400,
+            80,
+            "crawls found 80 changes, and 100 are needed to compare: wait for 7.5 hours more",
+        ),
+        (400, 0, "crawls found 0 changes, and 100 are needed to compare"),
+    ],
+)
+def test_what_a_log_lacks_has_the_time_until_it_has_it(crawls, changes, wait):
+    assert _missing(20, crawls, changes, 25.0, 1.25, crawled_before=False) == wait

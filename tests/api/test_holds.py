@@ -253,6 +253,23 @@ CASES = {
             "crawl, and other pages gain more from it"
         ),
     ),
+    "asked a price": (
+        of(replace(LATER, unit="USD"), outcome=Outcome.offered, cost=0.002, last_observed_at=None),
+        "not_due",
+        (
+            "Run `recrawl pages recrawl --url URL` to pay it sooner: its site asks a price of "
+            "0.002 USD for a crawl, and it has had no content yet; the next crawl may pay it, and "
+            f"is due {IN_2_HOURS}"
+        ),
+    ),
+    "asked a price and due": (
+        of(replace(DUE, unit="USD"), outcome=Outcome.offered, cost=0.002, last_observed_at=AT),
+        "ready",
+        (
+            "Nothing to do: its site asks a price of 0.002 USD for a crawl; it was due 60 minutes "
+            "ago, at 2026-05-01 23:00 UTC, and the next request for leases gets it"
+        ),
+    ),
     "paused by its site": (
         of(turn=at_host(pauses=(Pause(NOW + 2 * MINUTE, "site", "a.example"),))),
         "host_paused",

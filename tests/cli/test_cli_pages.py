@@ -177,3 +177,9 @@ def test_a_page_without_content_is_fetched_when_it_is_due(api: Live, recrawl):
     assert ended.status == 0
     api.clock.advance(days=40)
     assert recrawl("fresh", f"{A}2", url=api.url).out == f"fetch  no content yet  {A}2\n"
+
+
+def test_a_recrawl_takes_the_consent_that_other_acts_need(api: Live, recrawl):
+    api.register("https://a.example/")
+    done = recrawl("pages", "recrawl", "--url", "https://a.example/", "--yes", url=api.url)
+    assert done.out == "1 page of 1 due\n"

@@ -42,3 +42,16 @@ def test_a_terminal_gets_a_table(live, capsys):
     assert "stale, share of the time" in shown
     assert "harmonic staleness" in shown
     assert "under uniform crawling" in shown
+
+
+def test_a_window_below_an_hour_is_refused_in_the_words_of_the_command(recrawl, live):
+    ended = recrawl("savings", "--since", "10min", "--json", url=live.url)
+    assert ended.status == 2
+    assert "an hour or more, such as 1h or 90d" in " ".join(ended.err.replace("│", " ").split())
+
+
+def test_a_terminal_sees_when_savings_were_computed(live, capsys):
+    savings = live.service.savings.ask(live.clock.now - timedelta(days=50))
+    show(encode_savings(savings))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"computed at {live.clock.now:%Y-%m-%d %H:%M} UTC" in shown

@@ -12,6 +12,7 @@ from service.core.savings import (
     as_crawled,
     as_uniform,
     drawn_changes,
+    equal_rates,
     ratio,
 )
 
@@ -128,3 +129,20 @@ def test_the_interval_of_a_ratio_holds_the_truth_in_nine_of_ten_samples():
         _, low, high = ratio(above, below)
         held += low < 0.6 < high
     assert 0.86 < held / 400 < 0.94
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_rates_spend_the_total_and_differ_only_at_their_limits(seed):
+    drawn = rng(seed)
+    weight, limit = drawn.exponential(1.0, 30), drawn.exponential(1.0, 30)
+    limit[drawn.random(30) < 0.3] = np.inf if seed % 2 else 5.0
+    total = float(drawn.uniform(0.1, 0.9) * (weight @ np.minimum(limit, 5.0)))
+    rate = equal_rates(weight, limit, total)
+    assert weight @ rate == pytest.approx(total)
+    assert (rate <= limit).all()
+    assert np.allclose(rate[rate < limit], rate.max())
+
+
+def test_limits_below_the_total_are_all_reached():
+    limit = np.array([1.0, 2.0])
+    assert equal_rates(np.ones(2), limit, 9.0).tolist() == limit.tolist()

@@ -3,7 +3,7 @@
 // node out/crawler.js http://127.0.0.1:8000    # and RECRAWL_API_KEY, if there is a key
 import { createHash } from "node:crypto";
 import { hostname } from "node:os";
-import { Recrawl, retryAfter, type Crawl, type Observation } from "./recrawl.js";
+import { Recrawl, price, retryAfter, type Crawl, type Observation } from "./recrawl.js";
 import { Robots } from "./robots.js";
 
 const WORKER = `${hostname()}-${process.pid}`;
@@ -34,6 +34,7 @@ async function fetched(crawl: Crawl, signal: AbortSignal): Promise<Observation> 
   const headers: Record<string, string> = { "User-Agent": AGENT };
   if (crawl.etag) headers["If-None-Match"] = crawl.etag;
   if (crawl.last_modified) headers["If-Modified-Since"] = new Date(crawl.last_modified).toUTCString();
+  if (crawl.max_price) headers["crawler-max-price"] = crawl.max_price;
   const answer = await fetch(crawl.url, { headers, redirect: "manual", signal });
   const seen: Observation = { status: answer.status };
   const digest = createHash("sha256");
@@ -54,6 +55,8 @@ async function fetched(crawl: Crawl, signal: AbortSignal): Promise<Observation> 
   if (etag) seen.etag = etag;
   const wait = retryAfter(answer.headers);
   if (wait) seen.retry_after_s = wait;
+  const paid = price(answer);
+  if (paid !== null) seen.price = paid;
   return { ...seen, bytes, seconds: (performance.now() - started) / 1000 };
 }
 

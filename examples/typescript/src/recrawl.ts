@@ -22,6 +22,15 @@ export function retryAfter(headers: Headers): number {
   return Number.isNaN(at) ? 0 : Math.min(Math.max((at - Date.now()) / 1000, 0), 1e6);
 }
 
+/** Return what an answer has charged, or asks with a 402; 0 for content without a price; null: unknown. */
+export function price(answer: Response): string | number | null {
+  const charged = answer.headers.get("crawler-charged") ?? "";
+  const asked = answer.headers.get("crawler-price") ?? "";
+  if (answer.ok && !charged && !asked) return 0;
+  const text = answer.status === 402 ? asked : charged;
+  return /^[A-Za-z]{3} ?[0-9]{1,9}(\.[0-9]{1,12})?$/.test(text) ? text : null;
+}
+
 export class Recrawl {
   private readonly api: Client<paths>;
 

@@ -53,6 +53,8 @@ def hold_of_page(page: PageNow, turn: Turn) -> Hold:
     if page.page.feed and held.kind in ("no_crawler", "ready"):
         cause = "it is a feed, and the next request of `recrawl watch` gets it"
         held = replace(held, kind="ready", cause=cause, remedy="run `recrawl watch` to read it")
+    if asks_price(page.page):
+        return replace(held, cause=f"{_asks(page)}; {held.cause}")
     if page.page.gone:
         return replace(
             held, cause=f"{_how_gone(page.page)}; another check of it is due; {held.cause}"
@@ -161,12 +163,10 @@ def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
         return Hold(kind="unscheduled", cause="only a ping leads to a crawl of it")
     if one.crawl_rate is None or _is_first_since(one, page.planned_at):
         return SCHEDULED_NEXT
-    if one.outcome is Outcome.offered and one.cost:
-        unit = "" if page.unit == "crawls" else f" {page.unit}"
-        asks = f"its site asks a price of {number(one.cost)}{unit} for a crawl"
+    if asks_price(one):
         return Hold(
             kind="unscheduled",
-            cause=f"{asks}, and other pages gain more from it",
+            cause=f"{_asks(page)}, and other pages gain more from it",
             remedy="raise the budget if it shall be crawled",
         )
     if page.all_have_shares and one.importance and one.n_observations and not one.n_failures:
@@ -177,6 +177,18 @@ def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
         cause="other pages gain more from the budget, so it has no share of it",
         remedy="raise the budget or its importance if it shall be crawled",
     )
+
+
+def asks_price(page: Page) -> bool:
+    """Return whether the last crawl of a page got a price in place of content."""
+    return page.outcome is Outcome.offered and bool(page.cost) and not page.gone
+
+
+def _asks(page: PageNow) -> str:
+    """Return the price that a site asks, as a clause."""
+    unit = "" if page.unit == "crawls" else f" {page.unit}"
+    copy = "" if page.page.last_observed_at else ", and it has had no content yet"
+    return f"its site asks a price of {number(page.page.cost or 0.0)}{unit} for a crawl{copy}"
 
 
 def _is_first_since(page: Page, planned_at: datetime | None) -> bool:
@@ -221,7 +233,10 @@ def _not_due(page: PageNow, turn: Turn) -> Hold | None:
     if due_at is None or due_at <= turn.now:
         return None
     cause, remedy, next_ = "", "", ahead(due_at, turn.now)
-    if one.gone:
+    if asks_price(one):
+        cause = f"{_asks(page)}; the next crawl may pay it, and is due {next_}"
+        remedy = "run `recrawl pages recrawl --url URL` to pay it sooner"
+    elif one.gone:
         cause = f"{_how_gone(one)}; it is checked ever more rarely, next {next_}"
     elif one.no_content:
         remedy = outcome_words.remedy(one.outcome, page.status)

@@ -2,7 +2,8 @@
 
 from recrawl_client.wire.savings import ComparedStaleness, SavingsAnswer
 from service.history.savings import Compared, Savings
-from service.model.words import counted, span
+from service.model.amounts import CRAWLS
+from service.model.words import counted, number, span
 
 DAY_S = 86_400.0
 NO_DIFFERENCE = 0.005
@@ -19,6 +20,10 @@ def encode_savings(savings: Savings) -> SavingsAnswer:
         n_crawls=savings.n_crawls,
         n_changes=savings.n_changes,
         crawl_interval=savings.crawl_interval,
+        unit=savings.unit,
+        spent=savings.spent,
+        n_uniform=savings.n_uniform,
+        n_cut=savings.n_cut,
         equal_importance=savings.equal_importance,
         sampled_share=savings.sampled_share,
         harmonic=_compared(savings.harmonic),
@@ -40,6 +45,15 @@ def _compared(compared: Compared | None) -> ComparedStaleness | None:
     )
 
 
+def _same(savings: Savings) -> str:
+    """Return what both sides have in common."""
+    crawls = counted(savings.n_crawls, "crawl")
+    if savings.unit == CRAWLS:
+        return f"with the same {crawls}"
+    other = f"{savings.n_uniform:,} in place of {crawls}"
+    return f"for the same {number(savings.spent)} {savings.unit}, with {other}"
+
+
 def sentence(savings: Savings) -> str:
     """Return the sentence for people."""
     if savings.harmonic is None or savings.stale is None:
@@ -52,9 +66,12 @@ def sentence(savings: Savings) -> str:
         chance = " (which may be chance)"
     window = span((savings.at - savings.begun_at).total_seconds())
     weight = "equal" if savings.equal_importance else "as set"
+    equally = "equally often"
+    if savings.n_cut:
+        equally = "equally often, as far as the delays, windows and caps of hosts allow"
     return (
-        f"In {window} this fleet's copies had {amount} if every page had been crawled equally "
-        f"often, with the same {counted(savings.n_crawls, 'crawl')}{chance}; copies were stale "
+        f"In {window} this fleet's copies had {amount} if every page had been crawled "
+        f"{equally}, {_same(savings)}{chance}; copies were stale "
         f"{savings.stale.fleet:.1%} of the time, and {savings.stale.uniform:.1%} under uniform "
         f"crawling. By the log and the estimated change rates; importance {weight}."
     )

@@ -66,7 +66,12 @@ def _budget(state: ServiceState) -> BudgetInForce | None:
     terms = state.facts.budget
     if terms is None:
         return None
-    return BudgetInForce(amount=terms.budget, unit=terms.unit, loan_days=terms.loan_days)
+    return BudgetInForce(
+        amount=terms.budget,
+        unit=terms.unit,
+        loan_days=terms.loan_days,
+        spent_until=state.facts.spent_until,
+    )
 
 
 def _epoch(state: ServiceState) -> EpochState:

@@ -8,7 +8,7 @@ import numpy as np
 from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.pages import WhyAnswer
 from service.api.holds.hold import Hold
-from service.api.holds.rules import last_result
+from service.api.holds.rules import asks_price, last_result
 from service.api.responses.change_hours import shift_of
 from service.api.responses.incidents import incident_clause
 from service.api.responses.unfinished import what_ended
@@ -87,7 +87,7 @@ def _state(held: Hold, facts: Evidence) -> list[str]:
 def _has_rate(held: Hold, facts: Evidence) -> bool:
     """Return whether a page has a share in the allocation, or may have one."""
     page = facts.page
-    without_content = page.n_failures > 0 and page.last_observed_at is None
+    without_content = page.last_observed_at is None and (page.n_failures > 0 or asks_price(page))
     without = page.gone or page.no_content or page.held or without_content
     return facts.epoch is not None and held.kind != "retired" and not without
 

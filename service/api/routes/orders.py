@@ -15,6 +15,7 @@ from service.api.examples import EXAMPLES
 from service.api.requests.items import decode_object
 from service.api.requests.pauses import end_of
 from service.api.responses.encode import answer
+from service.api.responses.history import is_before, spent_in
 from service.api.route import GUARDED, DirectRoute
 from service.budget.in_force import BudgetInForce
 from service.budget.spending import adopt_pace, count_other_crawls
@@ -24,6 +25,7 @@ from service.leases.host_settings import HOURS
 from service.model.access import Actor
 from service.model.amounts import CRAWLS, Amount, read_budget
 from service.model.errors import BudgetUnitChanges, InvalidField
+from service.status.budget_days import midnight
 from service.status.counts import counts_of_today
 from service.storage import Transaction
 from service.storage.budget.orders import Orders
@@ -37,7 +39,8 @@ BUDGET, PAUSE = "budget", "pause"
 
 @router.get("/budget", responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], 422))
 def get_budget(service: TheService) -> Response:
-    """Show the budget in force, and who has set it."""
+    """Show the budget in force, its author and what today has spent."""
+    service.store.counter.write()  # reports of the last seconds, too
     with service.store.begin(write=False) as tx:
         return _answer_budget(service, tx)
 
@@ -140,13 +143,29 @@ def _check_unit(before: Amount | None, after: Amount | None, cost_unit: str | No
     )
 
 
+def spent_on_day(tx: Transaction, unit: str) -> float | None:
+    """Return what the crawls of this day have spent by their reports.
+
+    None: the budget counts crawls, or its unit has changed on this day.
+    """
+    now = tx.now()
+    if is_before(midnight(now), tx.pace_unit_since()):
+        return None
+    return spent_in(unit, counts_of_today(tx, now))
+
+
 def _answer_budget(service: Service, tx: Transaction) -> Response:
     budget = BudgetInForce(service.budget.settings, tx.orders())
     terms, amount, pace = budget.terms, budget.amount, tx.pace()
-    spent = None if terms is None else 0.0
+    spent = held = None if terms is None else 0.0
     if terms is not None and pace is not None and (tx.pace_unit() or CRAWLS) == terms.unit:
         today = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
-        spent = today.spent + max(today.debt, 0.0)
+        taken = today.spent + max(today.debt, 0.0)
+        reported = spent_on_day(tx, terms.unit)
+        spent, held = taken, 0.0
+        if reported is not None:
+            unused = service.keeper.not_leased() if service.keeper.terms == terms else 0.0
+            spent, held = reported, max(taken - unused - reported, 0.0)
     by_settings = service.budget.settings.amount
     owner = "operator" if budget.by_operator else "settings"
     return answer(
@@ -158,6 +177,7 @@ def _answer_budget(service: Service, tx: Transaction) -> Response:
             set_at=budget.orders.budget_at if budget.by_operator else None,
             by_settings=None if by_settings is None else str(by_settings),
             spent_today=spent,
+            held_today=held,
         )
     )
 

@@ -39,10 +39,11 @@ async def get_savings(
 ) -> Response:
     """Show what this fleet gained against crawling every page equally often.
 
-    The fleet's crawls in the log are compared with as many uniform crawls of the same pages in the
-    same time. The log shows between which crawls pages changed, and the estimated change rates fill
-    in the rest. `missing` states what a log lacks that is too short. An answer is given again for
-    ten minutes. A sample of 8,000 pages is read where there are more.
+    The fleet's crawls in the log are compared with uniform crawling of the same pages in the same
+    time. Both spend the same amount, and keep the delays, windows and caps of hosts. The log shows
+    between which crawls pages changed, and the estimated change rates fill in the rest. `missing`
+    states what a log lacks that is too short. An answer is given again for ten minutes. A sample of
+    8,000 pages is read where there are more.
     """
     return answer(encode_savings(await read(service, since)))
 

@@ -28,7 +28,7 @@ from service.console.visit import Visit
 from service.estimation.freshness import stale_between_crawls
 from service.estimation.posterior import RateDensities, rate_densities
 from service.model.arrays import Floats, Instants, instant, moments
-from service.model.outcome_words import outcome_of_status, result_word
+from service.model.outcome_words import WORD, outcome_of_status, result_word
 from service.model.outcomes import Outcome
 from service.model.words import counted
 
@@ -66,6 +66,7 @@ def show(visit: Visit) -> Response:
         page=page,
         log=log.items,
         result=result,
+        asks_price=bool(page.last_crawls) and result(page.last_crawls[0]) == WORD[Outcome.offered],
         pace=next_pace(page),
         strip=strip_picture(log.items, visit.now) if log.items else None,
         stale=None if forecast is None else forecast.now,

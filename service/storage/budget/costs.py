@@ -28,6 +28,10 @@ class CostStatements(Subject):
         """Forget the costs of pages from the first of these ids to the last."""
 
     @abstractmethod
+    def costs_of(self, page_id: Ints) -> Floats:
+        """Return (N,) costs of pages, which are distinct and ascending; 0 where none is known."""
+
+    @abstractmethod
     def host_costs(self, host_id: Ints, most: float) -> Floats:
         """Return (H,) mean costs of pages of hosts, at most `SAMPLED` each; 0 where none is known.
 
@@ -38,6 +42,10 @@ class CostStatements(Subject):
 CLEAR_COSTS = """
 UPDATE page_states SET cost = NULL
 WHERE page_id BETWEEN %(first)s AND %(last)s AND cost IS NOT NULL
+"""
+COSTS_OF = """
+SELECT page_id, cost FROM page_states
+WHERE page_id IN (SELECT value FROM {ids}) AND cost IS NOT NULL
 """
 HOST_COSTS = f"""
 SELECT host_id, (
@@ -63,6 +71,11 @@ class CostSql(Dialect, CostStatements):
     @override
     def clear_costs(self, page_id: Ints) -> None:
         self.run(CLEAR_COSTS, first=int(page_id[0]), last=int(page_id[-1]))
+
+    @override
+    def costs_of(self, page_id: Ints) -> Floats:
+        costs = dict(iter(self.run(COSTS_OF, ids=page_id)))
+        return np.array([costs.get(page, 0.0) for page in page_id.tolist()], np.float64)
 
     @override
     def host_costs(self, host_id: Ints, most: float) -> Floats:

@@ -21,7 +21,7 @@ from service.model.arrays import Ints
 from service.model.domain import Host, HostGroup, Observability
 from service.model.id_space import IdSpace
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
-from service.model.outcomes import NO_CONTENT_AFTER, Outcome
+from service.model.outcomes import NO_CONTENT_AFTER, OFFER, Outcome
 from service.storage.dialect import IS_HELD, Dialect, Subject, all_of
 from service.storage.epochs.schedule import (
     BETWEEN,
@@ -171,7 +171,7 @@ ONLY = {
     "tag": "page_tags.tag_id = %(tag_id)s",
     "observability": "observability = %(observability)s",
     "gone": "gone = %(gone)s",
-    "failing": "(coalesce(n_failures, 0) > 0) = %(failing)s",
+    "failing": f"(coalesce(n_failures, 0) > 0 OR coalesce(outcome, 0) = {OFFER}) = %(failing)s",
     "no_content": f"(coalesce(n_failures, 0) >= {NO_CONTENT_AFTER}) = %(no_content)s",
     "moved": f"(coalesce(outcome, 0) = {Outcome.moved.value}) = %(moved)s",
     "crawled": "(last_crawl_at IS NOT NULL) = %(crawled)s",
