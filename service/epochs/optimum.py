@@ -16,10 +16,11 @@ from service.core.common_values import Contribution, Joint, anywhere, gathered, 
 from service.core.doubt import counted_rate
 from service.core.pings import PingEstimate, audit_rate
 from service.core.prices import allocated
+from service.epochs.capacities import MOST_ROUNDS, Capacities, limited
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.division import UnitCosts
 from service.epochs.plan import Plan
-from service.epochs.windows import MOST_ROUNDS, Capacities, HostWindows, limited
+from service.epochs.windows import HostWindows
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import typical_cost
 from service.model.arrays import Floats, places
@@ -100,29 +101,38 @@ def under_doubt(problem: AllocationInput, multiplier: float) -> AllocationInput:
 def capacities_of(
     pages: EpochColumns, windows: HostWindows | None, plan: Plan
 ) -> Capacities | None:
-    """Return what hosts can be crawled in their open time; None: all are open at all times."""
+    """Return what hosts can be crawled in their open time; None: all as often as is wanted."""
     if windows is None or plan.objective != CONSTRAINED:
         return None
     return Capacities(windows, places(pages.host_id, windows.host_id))
 
 
+class Optimum(NamedTuple):
+    """An optimum within the open time of hosts."""
+
+    allocation: Allocation
+    audits: Audits
+    caps: CapColumns
+    """Caps in force: those that are set, and the capacities of hosts."""
+
+
 def optimum_in_windows(
     problem: AllocationInput, start: float | None, capacities: Capacities | None
-) -> Joint[tuple[Allocation, Audits]]:
+) -> Joint[Optimum]:
     """Return the optimum within the open time of hosts; without `capacities` that of `optimum`."""
+    caps = problem.caps
     result = yield from optimum(problem, start)
     if not (yield from anywhere(capacities is not None)):
-        return result
+        return Optimum(*result, caps)
     for _ in range(MOST_ROUNDS):
         exceeded = capacities is not None and capacities.exceeded(result[0].crawl_rate)
         if not (yield from anywhere(exceeded)):
             break
-        within = problem
         if capacities is not None:
             caps = limited(problem.caps, capacities.windows, capacities.limits)
-            within = problem._replace(caps=caps)
+        within = problem._replace(caps=caps)
         result = yield from optimum(within, result[0].multiplier)
-    return result
+    return Optimum(*result, caps)
 
 
 def _within_limits(
