@@ -22,7 +22,7 @@ from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS
 from service.model.arrays import Bools, Floats, Ints, element_types
 from service.model.columns import CapColumns, EpochColumns
-from service.model.domain import Certificate, Observability
+from service.model.domain import Certificate
 from service.model.known_shares import expected_share
 
 MOST_LISTED = 1_000
@@ -135,7 +135,7 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     )
     try:
         capacities = capacities_of(pages, basis.windows, plan)
-        allocation, audits, caps = alone(optimum_in_windows(problem, start, capacities))
+        allocation, audits, caps, crawls = alone(optimum_in_windows(problem, start, capacities))
     except BandwidthInfeasible:
         return _infeasible(pages, bandwidth, plan.unit, costs.of_pages)
     rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability
@@ -152,9 +152,9 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
         harmonic_cost=harmonic,
         binary_cost=binary,
         fresh_share=share,
-        window_losses=[_loss(loss) for loss in alone(worst(capacities, allocation.crawl_rate))],
+        window_losses=[_loss(loss) for loss in alone(worst(capacities, crawls))],
     )
-    crawls = np.where(basis.has_copy, _crawls(pages, estimates, *rates), 0.0)
+    crawls = np.where(basis.has_copy, crawls, 0.0)
     ranked = _ranked(basis.hosts, crawls), _ranked(basis.tags, crawls)
     return Solved(figures, *ranked, _at_cap(basis.caps, caps, allocation))
 
@@ -210,17 +210,6 @@ def _infeasible(pages: EpochColumns, bandwidth: float, unit: str, cost: Floats |
         n_starved=len(row) - n_fit,
     )
     return Solved(figures, starved=row[n_fit:][::-1][:MOST_LISTED].copy())
-
-
-def _crawls(
-    pages: EpochColumns, estimates: RateEstimates, crawl_rate: Floats, crawl_probability: Floats
-) -> Floats:
-    """Return (N,) crawls a day, on the change hours and on pings, as the bandwidth counts them."""
-    if not crawl_probability.any():
-        return crawl_rate
-    complete = pages.observability == Observability.complete
-    announced = np.where(complete, 1.0, estimates.recall / estimates.precision)
-    return crawl_rate + crawl_probability * announced * estimates.change_rate
 
 
 def _ranked(members: Members, crawls: Floats) -> Ranked:

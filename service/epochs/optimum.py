@@ -114,6 +114,8 @@ class Optimum(NamedTuple):
     audits: Audits
     caps: CapColumns
     """Caps in force: those that are set, and the capacities of hosts."""
+    crawls: Floats
+    """(N,) crawls a day of pages, on the clock, audits included, and on pings."""
 
 
 def optimum_in_windows(
@@ -122,17 +124,31 @@ def optimum_in_windows(
     """Return the optimum within the open time of hosts; without `capacities` that of `optimum`."""
     caps = problem.caps
     result = yield from optimum(problem, start)
+    crawls = crawls_of(problem, *result)
     if not (yield from anywhere(capacities is not None)):
-        return Optimum(*result, caps)
+        return Optimum(*result, caps, crawls)
     for _ in range(MOST_ROUNDS):
-        exceeded = capacities is not None and capacities.exceeded(result[0].crawl_rate)
+        exceeded = capacities is not None and capacities.exceeded(crawls)
         if not (yield from anywhere(exceeded)):
             break
         if capacities is not None:
             caps = limited(problem.caps, capacities.windows, capacities.limits)
         within = problem._replace(caps=caps)
         result = yield from optimum(within, result[0].multiplier)
-    return Optimum(*result, caps)
+        crawls = crawls_of(problem, *result)
+    return Optimum(*result, caps, crawls)
+
+
+def crawls_of(problem: AllocationInput, allocation: Allocation, audits: Audits) -> Floats:
+    """Return (N,) crawls a day, on the clock and on pings, as bandwidth and caps count them."""
+    estimates, crawls = problem.estimates, allocation.crawl_rate
+    if audits.total > 0:
+        crawls = crawls + audits.of_pages
+    if not allocation.crawl_probability.any():
+        return crawls
+    complete = problem.pages.observability == Observability.complete
+    announced = np.where(complete, 1.0, estimates.recall / estimates.precision)
+    return crawls + allocation.crawl_probability * announced * estimates.change_rate
 
 
 def _within_limits(

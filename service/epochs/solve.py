@@ -181,8 +181,9 @@ def _rates(problem: Problem, budget: Division, wants: Wanted, costs: UnitCosts) 
     last = problem.last and problem.last.certificate
     start = last.multiplier if last and last.unit == plan.unit else None
     capacities = capacities_of(pages, problem.windows, plan)
-    allocation, audits, in_force = yield from optimum_in_windows(of_sharers, start, capacities)
-    losses = yield from worst(capacities, allocation.crawl_rate, *_losses_before(problem))
+    result = yield from optimum_in_windows(of_sharers, start, capacities)
+    allocation, audits, in_force, crawls = result
+    losses = yield from worst(capacities, crawls, *_losses_before(problem))
     if apart:
         planned, of_pages = budget.planned, costs.of_pages
         add_rates_of_new(pages, problem.estimates, in_force, allocation, planned, of_pages)

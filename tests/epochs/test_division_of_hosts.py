@@ -271,13 +271,6 @@ def test_a_plan_names_hosts_at_their_own_caps_alone():
     assert planned(hosts, 1e4).at_cap == {2}
 
 
-def test_the_limit_of_a_group_holds_for_its_hosts_with_a_cap():
-    group = {"group": 1, "capacity": 10.0}
-    hosts = [Host([Page()], cap=1e6, **group), Host([Page()], window="day", **group)]
-    _, result = solved(hosts, 1e4)
-    assert result.schedule.crawl_rate.sum() == pytest.approx(10.0, rel=0.06)
-
-
 def test_no_host_is_planned_above_what_its_delay_permits():
     slow = Host([Page(change_rate=1e3)] * 3, capacity=43_200.0)
     hosts = [slow, replace(slow), Host([Page(change_rate=1e3)])]

@@ -124,3 +124,17 @@ def test_limits_join_the_caps_that_are_set():
     assert of_group.group_id.tolist() == [5, 5, 0]
     assert of_group.group_max_crawl_rate[:2].tolist() == [30.0, 30.0]
     assert limited(caps, windows_of(nights(), [1.0, 1.0]), {}) is caps
+
+
+def test_the_limit_of_a_group_holds_for_its_hosts_without_windows():
+    caps = CapColumns(
+        host_id=np.array([7]),
+        host=np.array(["c.example"], object),
+        max_crawl_rate=np.array([np.nan]),
+        group_id=np.array([5]),
+        group=np.array(["g"], object),
+        group_max_crawl_rate=np.array([90.0]),
+    )
+    within = limited(caps, windows_of(nights(), [1.0, 1.0], (-5, -5)), {-5: 30.0})
+    assert within.group_id.tolist() == [5, 5, 5]
+    assert within.group_max_crawl_rate.tolist() == [30.0, 30.0, 30.0]
