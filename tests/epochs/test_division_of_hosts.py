@@ -21,7 +21,7 @@ from service.epochs.windows import HostWindows
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import NO_TIME, instant
 from service.model.columns import CapColumns, EpochColumns
-from service.model.domain import Observability
+from service.model.domain import Epoch, EpochStatus, Observability
 
 NOW = instant(T0)
 DAY = np.timedelta64(1, "D")
@@ -145,10 +145,10 @@ def queue(hosts, host):
     return group_of(hosts, host).capacity if host.group else host.capacity
 
 
-def solved(hosts, budget, unit="crawls"):
+def solved(hosts, budget, unit="crawls", last=None, now=NOW):
     pages, rates, caps, windows = corpus(hosts)
     plan = Plan(Gamma(), bandwidth=budget, unit=unit)
-    problem = Problem(pages, rates, plan, None, caps, NOW, windows=windows)
+    problem = Problem(pages, rates, plan, last, caps, now, windows=windows)
     return pages, alone(solve(problem))
 
 
@@ -301,3 +301,7 @@ def test_a_loss_is_that_by_windows_and_keeps_its_begin():
     assert (host, since) == ("h2", T0.timestamp())
     assert wanted == pytest.approx(100.0, rel=1e-3)
     assert by_delay + by_closures == pytest.approx(100.0 * (1 - CALENDARS["night"].share), rel=0.1)
+    last = Epoch(1, EpochStatus.published, T0, T0, T0, certificate=result.certificate)
+    hours_later = NOW + 3 * np.timedelta64(1, "h")
+    _, result = solved([slow, narrow], 1e6, last=last, now=hours_later)
+    assert [loss[4] for loss in result.certificate.window_losses] == [T0.timestamp()]
