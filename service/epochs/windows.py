@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core.common_values import Contribution, Joint, anywhere
-from service.core.waits import delay_in_force
+from service.core.waits import LONGEST_DELAY_S, delay_in_force
 from service.epochs.constraints import CONSTRAINED
 from service.epochs.plan import Plan
 from service.model.amounts import CRAWLS
@@ -60,6 +60,9 @@ def load_windows(
     Hosts that may be closed are among them in any case.
     """
     calendars, limits = tx.calendars, plan.objective == CONSTRAINED
+    if limits:
+        longest = min(max(tx.longest_delay(), plan.host_delay_s), LONGEST_DELAY_S)
+        limits = longest > 0 and DAY_S / longest < most
     if not (calendars.in_use or limits):
         return None
     hosts = distinct(host_id)
