@@ -59,6 +59,10 @@ class ActMethods:
         """End the operator's pause of a host; with `site` the site's pause too."""
         return self._run(acts.resume_host(host, site=site))
 
+    def end_incident(self, host: str) -> HostAnswer:
+        """End the incident of a host, and the pause that its site asked for."""
+        return self._run(acts.end_incident(host))
+
     def audit(self, **filters: Unpack[AuditFilters]) -> Iterator[AuditItem]:
         """Yield entries of the audit, newest first, requested in parts."""
         return self._items(acts.audit(filters))
@@ -107,6 +111,10 @@ class AsyncActMethods:
     async def resume_host(self, host: str, *, site: bool = False) -> HostAnswer:
         """End the operator's pause of a host; with `site` the site's pause too."""
         return await self._run(acts.resume_host(host, site=site))
+
+    async def end_incident(self, host: str) -> HostAnswer:
+        """End the incident of a host, and the pause that its site asked for."""
+        return await self._run(acts.end_incident(host))
 
     def audit(self, **filters: Unpack[AuditFilters]) -> AsyncIterator[AuditItem]:
         """Yield entries of the audit, newest first, requested in parts."""

@@ -70,6 +70,11 @@ def resume_host(host: str, *, site: bool) -> Flow[HostAnswer]:
     return ask("DELETE", _path(host), HostAnswer, params={"site": site})
 
 
+def end_incident(host: str) -> Flow[HostAnswer]:
+    """End the incident of a host."""
+    return ask("DELETE", f"/hosts/{quote(host, safe='')}/incident", HostAnswer)
+
+
 def audit(filters: AuditFilters) -> Listing[AuditItem]:
     """List the audit, newest entries first."""
     params: dict[str, Any] = {

@@ -218,6 +218,9 @@ class SitemapRead(Counts, frozen=True, kw_only=True):
     """Number of pages that are new to the service."""
     n_crawl_now: int
     """Number of pages to crawl now: new pages, and pages whose ping led to a crawl."""
+    n_not_trusted: int
+    """Number of pages whose ping led to no crawl, because pings of the page are not trusted: crawls
+    have not shown so far that they announce changes."""
     children: list[SitemapChild]
     """Sitemaps of an index, to fetch and send next; Recrawl fetches nothing."""
     warnings: list[str]

@@ -257,7 +257,8 @@ IncidentKind = Literal["absent", "refused", "alike"]
 class IncidentAnswer(Struct, frozen=True, kw_only=True):
     """An incident of a host: within an hour most of its pages showed the same.
 
-    Crawls that show it teach nothing. It ends with the first other content, or after a day.
+    Crawls that show it teach nothing. It ends with the first other content, by an
+    operator, or after a day.
     """
 
     kind: IncidentKind

@@ -33,6 +33,8 @@ class Coordinated(Routing):
     # crawlers ask any server, and all servers share the coordinator
     last_asked = by_coordinator("last_asked")
     save_asked = by_coordinator("save_asked")
+    askers = by_coordinator("askers")
+    save_askers = by_coordinator("save_askers")
 
     # one pace for all databases: the budget is one amount
     pace = by_coordinator("pace")
@@ -93,6 +95,8 @@ class Coordinated(Routing):
     claim_webhook = by_coordinator("claim_webhook")
     lock_webhook = by_coordinator("lock_webhook")
     renew_claims = by_coordinator("renew_claims")
+    webhooks_held = by_coordinator("webhooks_held")
+    release_webhooks = by_coordinator("release_webhooks")
     redate_webhooks = by_coordinator("redate_webhooks")
     webhook_progress = by_coordinator("webhook_progress")
     troubled_webhooks = by_coordinator("troubled_webhooks")

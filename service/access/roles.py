@@ -99,6 +99,7 @@ OPERATIONS: dict[str, Right] = {
     "delete_host_by_name": ADMIN,
     "pause_host": ADMIN,
     "resume_host": ADMIN,
+    "end_host_incident": ADMIN,
     "list_groups": READ,
     "get_group": READ,
     "delete_group_by_name": ADMIN,

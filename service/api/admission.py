@@ -46,10 +46,10 @@ async def enter(request: Request, operation: str, right: Right) -> None:
     scope, service = request.scope, the_monitored(request)
     # a pipelined request has the context of the one before
     QUESTION.set(None)
-    CALLER_NAME.set(f"@{peer_of(scope)}")
     if right.public_as and (
         right.public_as in service.gate.public or (is_local(scope) and has_own_name(scope))
     ):
+        CALLER_NAME.set(f"@{peer_of(scope)}")
         scope[CALLER] = STRANGER
         return
     try:

@@ -97,6 +97,10 @@ ROUTERS = (
 """Routers in the order of the OpenAPI document."""
 
 
+NO_PAGE = ""
+"""Path of the page to which an OAuth2 provider redirects: callers send keys, so there is none."""
+
+
 def create_app(service: Service | None = None) -> FastAPI:
     """Return the application; without a service it only describes itself."""
     app = FastAPIOffline(
@@ -106,7 +110,9 @@ def create_app(service: Service | None = None) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,  # DirectMiddleware accepts both spellings of a path
         telemetry={"tracing": False, "metrics": False, "logs": False},  # a fifth of a 304's time
+        swagger_ui_oauth2_redirect_url=NO_PAGE,
     )
+    app.router.routes = [route for route in app.routes if getattr(route, "path", None) != NO_PAGE]
     app.state.service = service
     # `include_router` would wrap each route in FastAPI's layers again
     routes = [route for router in ROUTERS for route in router.routes]

@@ -121,14 +121,19 @@ async def _inflated(
 
 
 async def plainly(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces of a body of text; raise `MalformedBody` for one that is compressed."""
+    """Yield the pieces of a body of text; raise as `refuse_compressed`."""
     head = b""
     async for chunk in chunks:
         if len(head) < MOST_MAGIC:
             head += chunk[:MOST_MAGIC]
-            if coding := next((c for c, magic in MAGIC.items() if head.startswith(magic)), None):
-                raise MalformedBody(f"the body is {coding}; send Content-Encoding: {coding} too")
+            refuse_compressed(head)
         yield chunk
+
+
+def refuse_compressed(head: bytes) -> None:
+    """Raise `MalformedBody` for a body that is compressed without a header that states it."""
+    if coding := next((c for c, magic in MAGIC.items() if head.startswith(magic)), None):
+        raise MalformedBody(f"the body is {coding}; send Content-Encoding: {coding} too")
 
 
 @lru_cache(maxsize=256)

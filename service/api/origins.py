@@ -60,6 +60,8 @@ OLD_HTTP = "1.0"
 """Version of HTTP that proxies use by default which add no header, such as nginx."""
 OWN_SITE = (b"same-origin", b"none")
 """Values of Sec-Fetch-Site without another site: a page of the service, or a typed address."""
+BROWSER = frozenset((b"origin", b"sec-fetch-site", b"referer"))
+"""Headers by which a browser states the page that makes a request."""
 HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s\[\]:/?#@\\]+)(?::\d{0,5})?")
 """A Host header: an address in brackets or a name, and a port."""
 
@@ -111,6 +113,8 @@ def _refuse_other_sites(scope: Scope, *, local: bool, acts_by_link: bool) -> Non
 
 
 def _is_of_other_site(scope: Scope, *, acts_by_link: bool) -> bool:
+    if BROWSER.isdisjoint([name for name, _ in scope["headers"]]):
+        return False
     host, origins = _values(scope, b"host"), _values(scope, b"origin")
     if origins:
         listed = getattr(scope["app"].state.service, "cors_origins", ())

@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api.cross_origin import ORIGINS, origins_of, readable
 from service.api.responses.problems import problem
+from service.api.transport import JoiningTransport
 from service.runtime.requests import PLAIN_HEADERS
 
 HEAD_S = 10.0
@@ -170,21 +171,6 @@ class ExcusingFlow(FlowControl):
             super().resume_reading()
 
 
-class QuietTransport:
-    """A transport that drops bytes after the client has gone, because uvloop would raise."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Send bytes, unless the connection is closed."""
-        if not self.transport.is_closing():
-            self.transport.write(data)
-
-
 class BoundedConnection(HttpToolsProtocol):
     """A connection with limits on time and memory.
 
@@ -217,7 +203,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self.arrival = Arrival(self.loop.time())
         self.flow = ExcusingFlow(transport, self.arrival, self.loop.time)
-        self.transport = QuietTransport(transport)  # type: ignore[assignment]
+        self.transport = JoiningTransport(transport, self.loop)  # type: ignore[assignment]
         self.check = self.loop.call_later(HEAD_S, self._check)
         if self.max_connections is not None and len(self.connections) > self.max_connections:
             self._make_room(self.max_connections)

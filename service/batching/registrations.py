@@ -172,8 +172,10 @@ class Registrar:
             changed = page_id[:0] if kinds is None else kinds.where(good).save(tx, page_id)
             admitted = admit_new(tx, pages.url[created], page_id[created], tx.now())
             soon = admitted if tx.holds_new else page_id[created]
-            if queues:
+            if queues and tx.holds_new:
                 self.settler.queue_pinged(tx, soon, now)
+            elif queues:
+                self.settler.queue_new(tx, soon, now)
             if len(changed):  # the host queues of rows that were of the other kind
                 tx.lower_host_queues(tx.queued_bounds(changed))
         if not queues:

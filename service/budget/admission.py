@@ -47,6 +47,10 @@ class FirstCrawls(Columns):
     """True if the crawl brings something new, unless its digest is known."""
     forbidden: Bools
     """True if robots.txt forbids the page."""
+    heir: Ints
+    """New page to which the page redirects, and which takes over its place in flight; 0: none."""
+    n_pages: Ints
+    """Number of pages of the chain of redirects that ends here."""
 
 
 NO_CRAWLS = FirstCrawls.empty()
@@ -76,10 +80,10 @@ class Forest(NamedTuple):
             ),
         )
 
-    def counts(self, level: Ints, where: Bools | None = None) -> Ints:
-        """Return how often each level of the forest is among some levels, which it has."""
-        place = self.stored.level.searchsorted(level if where is None else level[where])
-        return np.bincount(place, minlength=len(self.stored.level)).astype(np.int64)
+    def counts(self, level: Ints, weight: Ints | Bools | None = None) -> Ints:
+        """Return how often, or with which weight, each level is among some that the forest has."""
+        place = self.stored.level.searchsorted(level)
+        return np.bincount(place, weight, len(self.stored.level)).astype(np.int64)
 
     def save(
         self, tx: Transaction, after: worth.Levels, now: datetime, forbidden: Ints | None = None
@@ -150,7 +154,10 @@ def admit_new(
         level = enlist(one, urls[new], now)
         one.lock_levels(distinct(np.append(level, np.abs(first.held[crawled]))))
         if len(crawled):
-            admitted.append(_judged(one, first.take(crawled), now))
+            answered = first.take(crawled)
+            handed = is_among(answered.heir, distinct(page_id[new]))
+            admitted.append(_handed_on(one, answered.where(handed)))
+            admitted.append(_judged(one, answered.where(~handed), now))
         if len(new):
             admitted.append(admit(one, level, now))
     return distinct(np.concatenate(admitted))
@@ -176,17 +183,35 @@ def admit(tx: Transaction, level: Ints, now: datetime) -> Ints:
     return page_id
 
 
+def _handed_on(tx: Transaction, first: FirstCrawls) -> Ints:
+    """Pass the places of pages in flight to the pages to which they redirect; return these.
+
+    Only the end of a chain shows its news, which count in the group of the page that began it.
+    """
+    if len(first):
+        source = np.sort(first.page_id)
+        tx.hand_on(source)
+        tx.end_holds(source)
+    return first.heir
+
+
 def _judged(tx: Transaction, first: FirstCrawls, now: datetime) -> Ints:
-    """Count first crawls, then admit pages that wait for the places; return these."""
+    """Count first crawls, then admit pages that wait for the places; return these.
+
+    Each page of a chain of redirects is a first crawl, and its end may bring something new.
+    """
+    if not len(first):
+        return NO_PAGES
     level = np.abs(first.held)
     tx.end_holds(np.sort(first.page_id))
     new = first.brings & _is_new(tx, first.digest)
     forest = Forest.locked(tx, level)
     listed = is_among(level, forest.stored.level)
     level, new, flew = level[listed], new[listed], first.held[listed] < 0
-    crawls, n_new = forest.counts(level), forest.counts(level, new)
+    n_pages = first.n_pages[listed]
+    crawls, n_new = forest.counts(level, n_pages), forest.counts(level, new)
     after = worth.answered(forest.levels, crawls, n_new, forest.counts(level, flew))
-    forest.save(tx, after, now, forest.counts(level, first.forbidden[listed]))
+    forest.save(tx, after, now, forest.counts(level, n_pages * first.forbidden[listed]))
     stops = (crawls > 0) & forest.stored.stopped & worth.stopped(after)
     # a sample may be crawled days after its admission, and counts on the day of its crawl
     tx.date_samples(forest.stored.level[stops], now)

@@ -13,7 +13,7 @@ from service import __version__
 from service.cli.acts import audit, budget, history, pause, resume
 from service.cli.archive import archive
 from service.cli.changes import changes
-from service.cli.database import migrate, rebuild, restored
+from service.cli.database import migrate, rebuild, restored, send_webhooks
 from service.cli.export import export
 from service.cli.files import import_
 from service.cli.hosts import hosts
@@ -111,7 +111,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     WATCH: (status, why, plan, epochs, history, savings, changes, audit, fresh),
     ACT: (pause, resume),
     SITES: (watch,),
-    FILES: (export, archive, rebuild, restored),
+    FILES: (export, archive, rebuild, restored, send_webhooks),
 }
 SUBJECTS = {
     RUN: {"keys": keys},

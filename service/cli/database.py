@@ -66,6 +66,29 @@ def restored(database_url: DatabaseUrl = None) -> None:
         )
 
 
+def send_webhooks(database_url: DatabaseUrl = None) -> None:
+    """Let the webhooks of a restored database send again, as it is no copy.
+
+    The service may run meanwhile. It sends what has changed since the places of the backup.
+    """
+    from service.access.audit import write_audit
+    from service.estimation.estimates import width
+    from service.model.access import Actor
+    from service.storage import open_store
+
+    chosen = settings(database_url)
+    opened: Any = open_store(chosen.database_url.get_secret_value(), width(chosen.plan().estimator))
+    with closing(opened) as store:
+        store.prepare(existing=True)
+        store.check()
+        store.recognise()  # the restore may not have been noticed yet
+        with store.begin() as tx:
+            were_held = tx.release_webhooks()
+            if were_held:
+                write_audit(tx, Actor("command-line"), "webhooks.release", "webhooks")
+    typer.echo("webhooks send again" if were_held else "webhooks were not held")
+
+
 def _confirm_downgrade(engines: "list[Engine]", revision: str, *, yes: bool) -> None:
     """Ask before tables or columns are dropped; databases without tables lose nothing."""
     from service.storage import migrations

@@ -215,6 +215,24 @@ def resume(
     echo_act({"host": host, "paused_until": until}, text, as_json=as_json)
 
 
+@hosts.command(name="end-incident")
+def end_incident(
+    host: HostName, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False
+) -> None:
+    """End the incident of a host, and the pause that its site asked for.
+
+    Use it once the site shows its own pages again: the next crawl of each page counts.
+    """
+    with connected(to, api_key) as service:
+        incident = service.host(host).incident
+        service.end_incident(host)
+    text = f"{host} has no incident"
+    if incident is not None:
+        begin, pages = f"{incident.since:%Y-%m-%d %H:%M:%SZ}", counted(incident.n_pages, "page")
+        text = f"the incident of {host} is ended; it began at {begin}, with {pages}"
+    echo_act({"host": host, "ended": incident is not None}, text, as_json=as_json)
+
+
 @hosts.command()
 def delete(
     host: HostName,

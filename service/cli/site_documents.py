@@ -138,6 +138,11 @@ def _show(step: "WatchStep") -> None:
             f"{step.url}: {answer.kind}, {counts}, {answer.n_rejected} rejected, "
             f"{answer.n_crawl_now} to crawl now"
         )
+        if answer.n_not_trusted:
+            typer.echo(
+                f"{step.url}: {counted(answer.n_not_trusted, 'page')} not_trusted: crawls have not "
+                "shown so far that such dates announce changes, so they are crawled as planned"
+            )
         for warning in answer.warnings:
             _warn(f"{step.url}: {warning}")
     else:

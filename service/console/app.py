@@ -96,6 +96,7 @@ VIEWS = (
     View("GET", "/console/hosts", "list_hosts", hosts.show_all),
     View("GET", "/console/hosts/{host}", "get_host", hosts.show),
     View("POST", "/console/hosts/{host}/pause", "pause_host", hosts.pause),
+    View("POST", "/console/hosts/{host}/end-incident", "end_host_incident", hosts.end_incident),
     View("POST", "/console/hosts/{host}/politeness", "put_host", hosts.set_politeness),
     View("POST", "/console/hosts/{host}/delete", "delete_host_by_name", hosts.delete),
     View("POST", "/console/pause", "post_pause", orders.pause),

@@ -36,6 +36,7 @@ DONE = {
     "paused": "The host is paused.",
     "resumed": "The host is crawled again, unless its site has asked for a pause.",
     "all_paused": "All hosts are paused; every server stops within a second.",
+    "incident_ended": "The host has no incident, and its pages are crawled again.",
     "all_resumed": "The pause of all hosts is over.",
     "budget": "The budget is in force; the next epoch plans with it.",
     "polite": "The politeness is in force.",

@@ -16,10 +16,10 @@ from service.core.common_values import Joint, anywhere, total
 from service.core.shared_changes import ShareEvidence, in_common, learn, shares
 from service.core.siblings import corpus_ratios, shared, siblings
 from service.estimation.estimates import RateEstimates
-from service.model.arrays import NO_TIME, Bools, Floats, Ints, days, instant
+from service.model.arrays import NO_TIME, Bools, Floats, Ints, UrlGroups, days, instant
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import Epoch, Observability
-from service.model.urls import n_buckets
+from service.model.urls import URL_GROUPS, n_buckets
 
 LATE = timedelta(minutes=10)
 """Maximum time from a crawl to its report, and to its count, for an epoch to count the crawl."""
@@ -29,6 +29,12 @@ FASTEST = 1000.0
 
 OFTEN_DAYS = 0.12
 """Interval below which a page is crawled too often for its siblings to count, days."""
+
+APART_RATE = 2.0
+"""Crawl rate beyond which pages are no siblings of slower ones, 1/day."""
+
+APART_BITS = 0x5BD1E
+"""Bits that differ in the URL groups of such pages, so that they have a share of their own."""
 
 LEAST_EXPECTED = 1e-6
 """Minimum of own changes that a page expects, beside those of wide revisions."""
@@ -121,7 +127,12 @@ def urgency(
     window = since(last, now)
     n_groups = n_groups or n_buckets(len(pages))
     factor, ratios, evidence = yield from _by_siblings(
-        pages, (age, interval, exposure), estimates.change_rate, last, window, n_groups
+        pages,
+        (age, interval, exposure),
+        (estimates.change_rate, crawl_rate),
+        last,
+        window,
+        n_groups,
     )
     if hazard is not None:
         factor += _by_revisions(hazard, estimates.change_rate, age)
@@ -164,10 +175,27 @@ def since(last: LastEpoch, now: np.datetime64) -> Window:
     return Window(max(float((now - last.started_at) / day), 0.0) + late, late)
 
 
+def often_apart(url_group: UrlGroups, crawl_rate: Floats) -> UrlGroups:
+    """Return the (N,) groups of siblings: pages that are crawled often are apart from the rest.
+
+    Pages of a directory that change each day often do so at one hour. Crawls within the day find
+    all of them changed just after it. That is no news of the archive beside them.
+
+    >>> often_apart(np.array([5, 5, 5], np.int32), np.array([0.1, 7.0, 1.0])) == 5
+    array([ True, False,  True])
+    """
+    often = np.flatnonzero(crawl_rate > APART_RATE)
+    if not len(often):
+        return url_group
+    group = np.array(url_group)
+    group[often] = (group[often] ^ APART_BITS) + 2 * URL_GROUPS  # hot pages have one more
+    return group
+
+
 def _by_siblings(
     pages: EpochColumns,
     crawls: tuple[Floats, Floats, Floats | None],
-    change_rate: Floats,
+    rates: tuple[Floats, Floats],
     last: LastEpoch,
     window: Window,
     n_groups: int,
@@ -177,15 +205,16 @@ def _by_siblings(
     The evidence has the crawls of the window.
     """
     evidence = yield from in_common(last.evidence, n_groups)
-    age, interval, exposure = crawls
+    (age, interval, exposure), (change_rate, crawl_rate) = crawls, rates
     calibration = float(evidence.calibration[0])
-    shown = siblings(pages.url_group, age, interval, change_rate, calibration, exposure)
+    group = often_apart(pages.url_group, crawl_rate)
+    shown = siblings(group, age, interval, change_rate, calibration, exposure)
     crawled = (age >= window.end) & (age < window.start)
     ratio, intervals = shown.ratio(), shown.within_last_intervals(crawled)
     changes = shown.by_age()
     del shown, crawled, crawls, exposure  # large, and the other parts come in between
-    evidence = yield from learn(evidence, pages.url_group, intervals, window.days)
+    evidence = yield from learn(evidence, group, intervals, window.days)
     share = yield from shares(evidence)
     observed, expected = yield from total(changes)
     ratios = tuple(corpus_ratios(observed, expected / calibration).tolist())
-    return shared(ratio, share[pages.url_group % n_groups]), ratios, evidence
+    return shared(ratio, share[group % n_groups]), ratios, evidence

@@ -29,6 +29,12 @@ BLOCK = 1 << 14
 """Pages whose intervals are computed at a time."""
 ENOUGH = 1 << 14
 """Intervals of a host that are enough to find a revision; of more, a sample."""
+LEAST_DAYS = 1.0
+"""Minimum length that an interval counts as, days.
+
+Live pages of one host often change at one hour of the day. A crawl just after this hour finds a
+change, however short the interval was.
+"""
 SCATTER = 0x9E3779B1
 """Odd number whose multiples scatter ids, so that a sample has pages of all directories."""
 
@@ -76,7 +82,7 @@ class Quiet:
     def expected(self, row: Ints) -> Floats:
         """Return the changes expected in the last intervals of pages before these ended.
 
-        The rows ascend.
+        The rows ascend. Intervals count as `LEAST_DAYS` or more.
         """
         aging = self.estimator.aging
         aging = None if aging is None else aging.take(row)
@@ -85,7 +91,7 @@ class Quiet:
         interval = self.pages.last_interval[row]
         rate = rate_before(own.prior.a, own.prior.b, *evidence, interval)
         factor = 1.0 if aging is None else aging.recently(len(row))
-        return np.asarray(rate * factor * np.abs(interval))
+        return np.asarray(rate * factor * np.maximum(np.abs(interval), LEAST_DAYS))
 
     def among(self, row: Ints) -> tuple[Ints, Floats]:
         """Return the pages with quiet intervals among some, and the changes expected in these.

@@ -6,6 +6,7 @@ and before host queues.
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from service.model.arrays import (
     Ints,
     datetime_at,
     distinct,
+    instant,
     is_among,
     positions,
 )
@@ -44,6 +46,8 @@ from service.model.outcomes import (
     all_content,
 )
 from service.storage import Transaction
+
+NO_HOSTS = np.zeros(0, np.int64)
 
 
 class Doubts(NamedTuple):
@@ -215,6 +219,15 @@ def _crawled_before(
     here = sum(after <= page.last_at < before for page in pages.values())
     others = np.array(sorted(pages), np.int64)
     return here + tx.crawled_between(host_id, datetime_at(after), datetime_at(before), others)
+
+
+def end_incident(tx: Transaction, host_id: int, now: datetime) -> bool:
+    """End the incident of a host by hand; return whether one was in force."""
+    incidents = tx.lock_incidents(np.array([host_id]), NO_HOSTS)
+    watches = watches_of(incidents).values()
+    ended = [watch.end_by_hand(instant(now).astype(np.int64).item()) for watch in watches]
+    _save(tx, incidents, watches)
+    return any(ended)
 
 
 def _save(tx: Transaction, before: HostIncidents, watches: Iterable[HostWatch]) -> None:

@@ -16,8 +16,7 @@ MAY_BE_NEW = (Outcome.content, Outcome.empty)
 has all its pages admitted."""
 
 FRUITFUL_HOPS = 1
-"""Maximum redirects to a page whose own redirect to a new page counts as something new. Else sites
-that redirect without end would have all their addresses admitted."""
+"""Maximum redirects to a page that was not admitted and whose redirect counts as something new."""
 
 
 def first_crawls(
@@ -34,16 +33,51 @@ def first_crawls(
     shown = ~np.isin(outcome, UNCERTAIN) | (after.n_failures >= NO_CONTENT_AFTER)
     row = np.flatnonzero((before.held != 0) & shown)
     last = groups.end[row]
-    leads_on = (crawls.leads[last] == Leads.to_new) & (np.abs(before.hops[row]) <= FRUITFUL_HOPS)
-    brings = np.isin(outcome[row], MAY_BE_NEW) | _first_of_each(crawls.redirects_to[last], leads_on)
+    hops, flies = np.abs(before.hops[row].astype(np.int64)), before.held[row] < 0
+    leads_on = (crawls.leads[last] == Leads.to_new) & (flies | (hops <= FRUITFUL_HOPS))
+    follows = _first_of_each(crawls.redirects_to[last], leads_on)
     digest = np.where(outcome[row] == Outcome.content, crawls.digest[last], 0)
     return FirstCrawls(
         page_id=before.page_id[row],
         held=before.held[row],
         digest=digest,
-        brings=brings,
+        brings=np.isin(outcome[row], MAY_BE_NEW) | follows,
         forbidden=crawls.status[last] == ROBOTS_DENIED,
+        heir=np.where(follows & flies, crawls.redirects_to[last], 0),
+        n_pages=1 + hops,
     )
+
+
+def forget_moved(tx: Transaction, before: PageStates, groups: Groups, crawls: CrawlColumns) -> None:
+    """Forget the digests of known pages that begin to redirect to new ones.
+
+    The new page has mostly the same content, which else would count as known.
+    """
+    moves = (crawls.leads[groups.end] == Leads.to_new) & (before.held == 0) & (before.digest != 0)
+    if moves.any():
+        tx.drop_digests(before.page_id[moves])
+
+
+def with_unlinked(tx: Transaction, first: FirstCrawls, page_id: Ints) -> FirstCrawls:
+    """Return first crawls with the pages in flight to which no page redirects any more.
+
+    Nobody crawls these, so that their places are free.
+    """
+    if not len(page_id):
+        return first
+    held = tx.held_pages(np.setdiff1d(page_id, first.page_id))
+    flies = held.level < 0
+    none = np.zeros(np.count_nonzero(flies), np.int64)
+    ended = FirstCrawls(
+        page_id=held.page_id[flies],
+        held=held.level[flies],
+        digest=none,
+        brings=none > 0,
+        forbidden=none > 0,
+        heir=none,
+        n_pages=none,
+    )
+    return FirstCrawls.concatenate([first, ended])
 
 
 def _first_of_each(target: Ints, where: Bools) -> Bools:

@@ -11,10 +11,10 @@ teach nothing about the pages. Signs of an incident:
 
 An incident begins when at least `FEWEST` pages show one sign. They must be more than half of the
 host's pages that were crawled in the hour. It ends with the first content, for `alike` of another
-digest, or after a day. After a day, what the pages show is taken as it is until the host has other
-content. After content, the same sign begins no incident for an hour. So a site that deletes most of
-its pages has one false alarm an hour. A page that showed the same before the
-incident, such as a front page to which all others lead, does not prolong it.
+digest, or after a day. An operator may end it as content does. After a day, what the pages show is
+taken as it is until the host has other content. After content, the same sign begins no incident for
+an hour. So a site that deletes most of its pages has one false alarm an hour. A page that showed
+the same before the incident, such as a front page to which all others lead, does not prolong it.
 
 A page that is `alike` before an incident begins is doubtful, unless it is a twin of the first such
 page (`ingest.recent_digests`). An hour after the first doubt its content is taken as it is. If the
@@ -204,6 +204,14 @@ class HostWatch:
             self._forget()
 
     # -- an incident
+
+    def end_by_hand(self, at: int) -> bool:
+        """End the incident in force, as content does; return whether there was one."""
+        self._pass_time(at)
+        was_in_force = self.in_force
+        if was_in_force:
+            self._end(at)
+        return was_in_force
 
     def _shows_it(self, crawl: SuspectCrawl, page: PageSeen) -> bool:
         """Return whether a crawl shows the sign of the incident, new to the page or not."""

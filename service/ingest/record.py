@@ -18,7 +18,12 @@ from service.ingest.changes import changes
 from service.ingest.crawls import Began, CrawlComparison, needs_rates, observe, outcomes
 from service.ingest.doubts import doubts
 from service.ingest.false_304 import contradicted, proofs, unlearnt
-from service.ingest.first_crawls import admitted, first_crawls
+from service.ingest.first_crawls import (
+    admitted,
+    first_crawls,
+    forget_moved,
+    with_unlinked,
+)
 from service.ingest.pings import notice
 from service.ingest.recent_digests import RecentDigests
 from service.ingest.redirects import (
@@ -117,7 +122,7 @@ def record(
     verdict[crawls.page_id == UNSPECIFIED] = ELSEWHERE
     if crawls.verdict is not None:
         verdict = np.where(crawls.refused, crawls.verdict, verdict)
-    sooner, events, again = np.zeros(len(crawls), np.bool_), None, NO_PAGES
+    sooner, events, again, unlinked = np.zeros(len(crawls), np.bool_), None, NO_PAGES, NO_PAGES
     in_incident, first = None, NO_CRAWLS
     if len(newer):
         groups = Groups.of(row[newer])
@@ -139,9 +144,10 @@ def record(
         tx.count(events)
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
+        forget_moved(tx, before, groups, accepted)
         tx.save_states(after)
         if (relinks := relinked(before, after, accepted)) is not None:
-            again = relink(tx, relinks)
+            again, unlinked = relink(tx, relinks)
         tx.append_changes(changes(before, groups, accepted, comparison))
         _save_validators(tx, after, groups, accepted, comparison)
         denied = contradicted(before, groups, accepted, comparison.answer)
@@ -149,6 +155,7 @@ def record(
             tx.doubt_validators(denied)
         states = _with(states, after)
         first = first_crawls(before, after, groups, accepted, comparison)
+        first = with_unlinked(tx, first, unlinked)
     again = distinct(np.append(again, admitted(tx, added, first)))
     return CrawlOutcome(verdict, sooner, again, states, newer, events, in_incident)
 

@@ -164,14 +164,14 @@ def relinked(before: PageStates, after: PageStates, crawls: CrawlColumns) -> Rel
     return Relinks(page_id[near], hops[near], left, looped)
 
 
-def relink(tx: Transaction, relinks: Relinks) -> Ints:
-    """Write the hops of targets; return the pages to crawl again, ascending.
+def relink(tx: Transaction, relinks: Relinks) -> tuple[Ints, Ints]:
+    """Write the hops of targets; return the pages to crawl again, and those that are unlinked.
 
-    A redirect leads to these again. Or they are retired, and redirected back when they were last
-    crawled: a site may have turned its redirect around since.
+    Both are ascending. A redirect leads to the former again. Or they are retired, and redirected
+    back when they were last crawled: a site may have turned its redirect around since.
     """
     page_id, of_page, left = relinks.page_id, relinks.hops, relinks.left
-    now, again = tx.now(), [NO_PAGES]
+    now, again, unlinked = tx.now(), [NO_PAGES], [NO_PAGES]
     for hops in np.unique(of_page).tolist():
         linked = distinct(page_id[of_page == hops])
         again += [tx.link(linked, hops, now, now - TRIED_AGAIN)]
@@ -179,10 +179,11 @@ def relink(tx: Transaction, relinks: Relinks) -> Ints:
         dropped = tx.unlink(left) if len(left) else NO_PAGES
         if not len(dropped):
             break
+        unlinked.append(dropped)
         left = np.setdiff1d(_pages(tx.links_of(dropped).redirects_to), page_id)
     if len(relinks.looped):
         again += [tx.request_retired(relinks.looped, now)]
-    return distinct(np.concatenate(again))
+    return distinct(np.concatenate(again)), distinct(np.concatenate(unlinked))
 
 
 def _end_far(tx: Transaction, page_id: Ints) -> Bools:

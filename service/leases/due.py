@@ -37,7 +37,17 @@ from typing import Any
 import numpy as np
 
 from service.leases.open_due import due_in_open_time, opened, openings
-from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
+from service.model.arrays import (
+    DAY,
+    INSTANT,
+    NO_TIME,
+    Bools,
+    Floats,
+    Instants,
+    Ints,
+    instant,
+    moment,
+)
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
 from service.model.outcomes import IS_PATIENT, IS_STEADY, OFFER, lacks_content
@@ -248,6 +258,25 @@ def of_crawled(states: PageStates) -> DueColumns:
     return DueColumns(**columns, created_at=never, due_rate=none)
 
 
+def of_new(page_id: Ints, created_at: datetime) -> DueColumns:
+    """Return the values that decide when pages registered at an instant are due."""
+    n = len(page_id)
+    never, none, codes = np.full(n, NO_TIME), np.full(n, np.nan), np.zeros(n, np.int16)
+    return DueColumns(
+        page_id=page_id,
+        created_at=np.full(n, instant(created_at)),
+        last_crawl_at=never,
+        requested_at=never,
+        gone=np.zeros(n, np.bool_),
+        n_failures=np.zeros(n, np.int64),
+        outcome=codes,
+        hops=codes,
+        retry_rate=np.zeros(n),
+        interval_factor=np.ones(n),
+        due_rate=none,
+    )
+
+
 def of_page(page: Page) -> DueColumns:
     """Return the values that decide when one page is due, as columns of one row."""
     cells: dict[str, Any] = {
@@ -283,7 +312,8 @@ def next_crawl_at(page: Page, now: datetime | None = None) -> datetime | None:
 
 def retired(page: Page) -> bool:
     """Return whether only a ping makes a page due: it is gone for long, or a target given up."""
-    return (page.gone or bool(given_up(of_page(page))[0])) and next_crawl_at(page) is None
+    ended = page.gone or (page.hops != 0 and bool(given_up(of_page(page))[0]))
+    return ended and next_crawl_at(page) is None
 
 
 def due_before(

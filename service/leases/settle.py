@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.leases.due import due_at, of_crawled
+from service.leases.due import due_at, of_crawled, of_new
 from service.leases.latencies import after_crawls
 from service.leases.pauses import SettledLeases, after_reports, sum_up
 from service.leases.politeness import Politeness, differs, set_back
-from service.leases.queue import queue_due, queue_rows
+from service.leases.queue import enqueue, queue_due, queue_rows
 from service.leases.unfinished import Ends, close
 from service.model.arrays import (
     NO_TIME,
@@ -282,6 +282,12 @@ class LeaseSettler:
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
         """Queue pages that may be due sooner."""
         queue_due(tx, page_id, now + self.horizon)
+
+    def queue_new(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
+        """Queue pages that this transaction registered at `now`, without reading them again."""
+        if len(page_id):
+            pages = tx.with_hours(of_new(np.sort(page_id), now))
+            enqueue(tx, pages, now + self.horizon)
 
 
 def pages_after(tx: Transaction, page_id: Ints, states: PageStates) -> DueColumns:

@@ -197,7 +197,11 @@ class Unreported(NamedTuple):
 
 def unreported(tx: Transaction, pages: DueColumns, now: datetime) -> Unreported:
     """Return those of (N,) pages, in ascending order, whose last leases ended without a report."""
-    leases = tx.last_leases(pages.page_id)
+    return unreported_of(tx.last_leases(pages.page_id), pages, now)
+
+
+def unreported_of(leases: LastLeases, pages: DueColumns, now: datetime) -> Unreported:
+    """Return those of (N,) pages, in ascending order, whose last leases ended without a report."""
     row = pages.page_id.searchsorted(leases.page_id)
     each = standing(leases, pages.take(row), instant(now))
     some: Bools = each.n > 0
@@ -226,8 +230,11 @@ class UnfinishedPage:
 
 def unfinished_page(tx: Transaction, page: Page, now: datetime) -> UnfinishedPage | None:
     """Return the leases of a page that ended without a report; None: the last one was reported."""
+    leases = tx.last_leases(np.array([page.page_id]))
+    if not (leases.n_unfinished.any() or leases.is_open.any()):
+        return None
     columns = of_page(page)
-    some = unreported(tx, columns, now)
+    some = unreported_of(leases, columns, now)
     if not len(some.row):
         return None
     n, ending, ended_at, until = (part[0] for part in some.standing)

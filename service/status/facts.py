@@ -10,7 +10,7 @@ import numpy as np
 from service.budget.allotments import Terms, spent_until
 from service.budget.shown import STOPPED, judged
 from service.history.reading import counts_between
-from service.model.arrays import Instants
+from service.model.arrays import Instants, instant
 from service.model.history import STEP
 from service.model.incidents import Incident
 from service.model.subscriptions import TroubledSubscription
@@ -19,9 +19,12 @@ from service.status.asked import LastAsked
 from service.storage import Store, Transaction
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
+from service.storage.queue.columns import ALL_PAGES
 from service.storage.queue.signs import Asked, PausedQueue, ReturnedPages
 from service.storage.queue.unfinished import WorkerCounts
 
+PATIENCE = timedelta(minutes=10)
+"""Minimum time after which an epoch is late, pages wait for a crawler, or a webhook fails."""
 MOST_READ = 1_000
 """Maximum number of pauses, webhooks and workers that are read."""
 MOST_STOPPED = 100
@@ -61,6 +64,15 @@ class CrawlerFacts(NamedTuple):
     """Latest end of leases that run, or have just expired; None: none."""
     reported_by: datetime | None
     """End of the newest step with a reported crawl, at most now; None: none lately."""
+
+
+class UnaskedHost(NamedTuple):
+    """A host, or a group, whose pages are due, and that no recent request asks for."""
+
+    name: str
+    is_group: bool
+    asked: Asked | None
+    """The last request for its pages; None: none is known."""
 
 
 class WorkerFacts(NamedTuple):
@@ -105,6 +117,8 @@ class Facts:
     incidents: Sequence[tuple[str, Incident]] = ()
     """Hosts with an incident in force, the one with most pages first."""
     webhooks: Sequence[TroubledWebhook]
+    webhooks_held: datetime | None = None
+    """Time of a restore since which no webhook sends; None: they send."""
     subscriptions: Sequence[TroubledSubscription]
     budget: Terms | None
     """The budget that leases keep; None: none is set."""
@@ -112,6 +126,9 @@ class Facts:
     """Last change of the budget's unit; None: it has never changed."""
     steps: Sequence[MeasuredStep]
     stopped: Sequence[StoppedGroup]
+    unasked: Sequence[UnaskedHost] = ()
+    asked_since: datetime | None = None
+    """Time from which requests for single hosts are known; None: none is."""
     workers: Sequence[WorkerFacts]
     returned: Sequence[ReturnedPages]
     n_workers: int
@@ -137,15 +154,20 @@ def read_facts(
     hour = counts_between(tx, at - HOUR, at).counts
     epoch = tx.epoch_in_force() if tx.calendars.in_use else None
     certificate = None if epoch is None else epoch.certificate
+    crawlers = _crawlers(tx, asked, at, terms)._replace(
+        reported_by=at if hour["n_reported"] else reported_by(steps)
+    )
+    asked_since, unasked = (None, []) if crawlers.ready_since is None else _unasked(tx, at)
     return Facts(
         at=at,
         epochs=_epochs(store, tx, interval),
-        crawlers=_crawlers(tx, asked, at, terms)._replace(
-            reported_by=at if hour["n_reported"] else reported_by(steps)
-        ),
+        crawlers=crawlers,
+        unasked=unasked,
+        asked_since=asked_since,
         pauses=tx.pauses(at, MOST_READ),
         incidents=tx.incidents_in_force(at, MOST_READ),
         webhooks=tx.troubled_webhooks(MOST_READ),
+        webhooks_held=tx.webhooks_held(),
         subscriptions=tx.troubled_subscriptions(at, MOST_READ),
         budget=terms,
         unit_since=tx.pace_unit_since(),
@@ -198,6 +220,36 @@ def _crawlers(tx: Transaction, asked: LastAsked, at: datetime, terms: Terms | No
         ready_since = None
     signs = asked.leases(tx), asked.schedule(tx), tx.leases_end()
     return CrawlerFacts(ready_since, *signs, reported_by=None)
+
+
+def _unasked(tx: Transaction, at: datetime) -> tuple[datetime | None, list[UnaskedHost]]:
+    """Return since when requests are known, and hosts with due pages that none asks for."""
+    of_all = tx.askers(())
+    if of_all.since is None or any(
+        each.slices == 1 and at - each.asked.until < PATIENCE for each in of_all.each
+    ):
+        return of_all.since, []
+    queues = tx.next_in_reach(ALL_PAGES, MOST_READ)
+    late = queues.next_at <= instant(at - PATIENCE)
+    late &= ~(np.fmax(queues.blocked_until, queues.paused_until) > instant(at))
+    late &= tx.n_running(queues.queue_id, at) == 0
+    queue_id = queues.queue_id[late]
+    hours = dict(tx.calendars.of_queues(queue_id, at)) if tx.calendars.in_use else {}
+    shut = [n for n, own in hours.items() if own.opening(np.array([instant(at)]))[0] > instant(at)]
+    queue_id = np.delete(queue_id, shut)
+    names = tx.queue_names(queue_id)
+    members = {
+        queue: tx.members(-queue, MOST_READ) if queue < 0 else [name]
+        for queue, name in zip(queue_id.tolist(), names, strict=True)
+    }
+    askers = tx.askers(sorted({name for own in members.values() for name in own}))
+    unasked = list[UnaskedHost]()
+    for name, (queue, own) in zip(names, members.items(), strict=True):
+        newest = [askers.newest(host, queue) for host in own]
+        asked = max((each for each in newest if each is not None), default=None)
+        if asked is None or at - asked.until >= PATIENCE:
+            unasked.append(UnaskedHost(name, queue < 0, asked))
+    return askers.since, unasked
 
 
 def reported_by(steps: Sequence[MeasuredStep]) -> datetime | None:

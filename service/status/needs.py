@@ -32,12 +32,12 @@ from service.model.webhooks import TroubledWebhook
 from service.model.words import counted, span
 from service.model.words import moment as in_words
 from service.status.budget_days import exceeded, unused
-from service.status.facts import Facts, reported_by
+from service.status.facts import PATIENCE, Facts, reported_by
+from service.storage.queue.askers import KEPT
+from service.storage.queue.signs import Asked
 
 LATE_AFTER = 3
 """Number of intervals after which an epoch is late, as in the alert `RecrawlEpochOld`."""
-PATIENCE = timedelta(minutes=10)
-"""Minimum time after which an epoch is late, pages wait for a crawler, or a webhook fails."""
 READER_PATIENCE = timedelta(days=1)
 """The same for crawlers that read the schedule and have never asked for leases."""
 UNANSWERED = 20
@@ -145,6 +145,40 @@ def no_crawler(facts: Facts) -> Iterator[Found]:
         yield Found("crawlers", since, {"due": due, "last": last})
 
 
+def unasked_since(
+    at: datetime, asked: Asked | None, known_since: datetime | None
+) -> datetime | None:
+    """Return since when no crawler has asked for a host; None: one has lately, or is not missed.
+
+    `known_since` is the time from which requests are known; None: none is.
+    """
+    if known_since is None:
+        return None
+    last = Asked(known_since, known_since) if asked is None else asked
+    return max(last.at, at - KEPT) if at - last.until >= PATIENCE else None
+
+
+def host_unasked(facts: Facts) -> Iterator[Found]:
+    """Yield hosts with due pages that no crawler asks for, while some ask for others."""
+    leases, schedule = facts.crawlers.leases, facts.crawlers.schedule
+    reads = schedule is not None and facts.at - schedule.at < READER_PATIENCE
+    if reads or leases is None or facts.at - leases.until >= PATIENCE:
+        return
+    missed = [
+        (unasked_since(facts.at, host.asked, facts.asked_since), host) for host in facts.unasked
+    ]
+    for since, host in sorted(missed, key=lambda pair: pair[0] or facts.at):
+        if since is not None:
+            name = f"the group {host.name}" if host.is_group else host.name
+            remedy = f"recrawl leases explain --host {host.name}"
+            values = {
+                "host": name,
+                "ago": _span(facts.at - since),
+                "remedy": "recrawl leases workers" if host.is_group else remedy,
+            }
+            yield Found(host.name, since, values)
+
+
 def crawls_failing(facts: Facts) -> Iterator[Found]:
     """Yield that all crawls of the last steps failed, of whatever host.
 
@@ -224,6 +258,12 @@ def windows_too_narrow(facts: Facts) -> Iterator[Found]:
             "remedy": f"recrawl hosts show {host}",
         }
         yield Found(host, since, values)
+
+
+def webhooks_held(facts: Facts) -> Iterator[Found]:
+    """Yield that no webhook sends, because the database may be a copy."""
+    if facts.webhooks_held is not None:
+        yield Found("webhooks", facts.webhooks_held, {"at": in_words(facts.webhooks_held)})
 
 
 def webhooks_failing(facts: Facts) -> Iterator[Found]:
@@ -364,6 +404,14 @@ KINDS = (
         "recrawl leases workers",
     ),
     NeedKind(
+        "host_without_crawler",
+        host_unasked,
+        "Start a crawler that asks for {host}: its pages are due, and no crawler has asked for it "
+        "for {ago}.",
+        "{remedy}",
+        "recrawl leases workers",
+    ),
+    NeedKind(
         "crawls_failing",
         crawls_failing,
         "See whether your crawlers reach the web: all of their last {crawls}, since {since}, "
@@ -396,6 +444,13 @@ KINDS = (
         windows_too_narrow,
         "Widen the windows of {host}, or accept it: it loses {lost} of {wanted} a day, {causes}.",
         "{remedy}",
+    ),
+    NeedKind(
+        "webhooks_held",
+        webhooks_held,
+        "Confirm that webhooks may send: this database was restored or copied at {at}, and none "
+        "sends since. A copy for a test needs nothing.",
+        "recrawl send-webhooks",
     ),
     NeedKind(
         "webhook_failing",

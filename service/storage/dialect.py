@@ -30,7 +30,7 @@ Words in braces differ between the databases:
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -112,6 +112,13 @@ class Subject(ABC):
         """Return the store's time: on Postgres that of the database, read in this transaction."""
         return self.clock()
 
+    def foresee(self, *reads: Callable[[], object]) -> None:  # noqa: B027 - a question costs no trip
+        """Send the first statement of each read, so that one exchange answers all of them.
+
+        The reads are called again for their results, in this transaction, with the same arguments.
+        A read does not see what this transaction writes after the question.
+        """
+
     def ring(self, topic: Topic) -> None:  # noqa: B027 - nobody waits for a store in memory
         """Ring for a topic in all processes, once this transaction is committed."""
 
@@ -181,6 +188,8 @@ class Dialect(Subject):
         self.run(ADD_META, name=name, value=value)
 
 
+WEBHOOKS_HELD = "webhooks_held"
+"""Name of the entry of `meta` that holds all deliveries: the time of the restore."""
 GET_META = "SELECT value FROM meta WHERE name = %(name)s"
 PUT_META = """
 INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)

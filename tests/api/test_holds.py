@@ -33,6 +33,7 @@ MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 NOW = AT + DAY
 HOST = HostNow(name="a.example")
 ASKED = CrawlersNow(NOW - MINUTE, NOW + 9 * MINUTE)
+UNASKED = ASKED._replace(unasked_host="a.example", unasked_since=NOW - 25 * MINUTE)
 TURN = Turn(now=NOW, host=HOST, crawlers=ASKED)
 DUE = PageNow(page=PAGE, due_at=NOW - HOUR, retired=False)
 LATER = replace(DUE, due_at=NOW + 2 * HOUR)
@@ -480,6 +481,19 @@ CASES = {
         of(turn=replace(TURN, crawlers=CrawlersNow(NOW - 12 * MINUTE, NOW - 2 * MINUTE))),
         "no_crawler",
         "Start a crawler: no crawler has asked for leases or read the schedule for 12 minutes",
+    ),
+    "no crawler for the host": (
+        of(turn=replace(TURN, crawlers=UNASKED)),
+        "no_crawler",
+        ("Start a crawler that asks for it: no crawler has asked for a.example for 25 minutes"),
+    ),
+    "a lease of the host runs": (
+        of(turn=replace(at_host(n_running=1), crawlers=UNASKED)),
+        "ready",
+        (
+            "Nothing to do: it was due 60 minutes ago, at 2026-05-01 23:00 UTC, and the next "
+            "request for leases gets it"
+        ),
     ),
     "behind others": (
         of(turn=at_host(delay_s=1.0, n_before=283)),

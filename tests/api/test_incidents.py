@@ -61,3 +61,29 @@ def test_an_incident_of_yesterday_is_over(sqlite_api: Live):
     report(sqlite_api, 1.5, status=404)
     assert sqlite_api.get(f"/hosts/{HOST}").json()["incident"] is None
     assert "incident" not in why(sqlite_api, URLS[0])
+
+
+def test_an_operator_ends_an_incident_and_does_not_wait(api: Live):
+    quiet(api)
+    report(api, 0.01, status=403)
+    host = api.client.delete(f"/hosts/{HOST}/incident").json()
+    assert (host["incident"], host["host_queue"]["paused_until"]) == (None, None)
+    assert "an incident" not in why(api, URLS[0])
+    (act, *_) = api.get("/audit").json()["items"]
+    assert (act["act"], act["object"]) == ("host.end_incident", HOST)
+    before = act["before"]["incident"]
+    assert (before["kind"], before["n_pages"]) == ("refused", N)
+    waiting = api.post("/pages/recrawl", {}, host=HOST, state="failing").json()
+    assert waiting["changed"] == N
+    report(api, 0.001, URLS[:1], digest="new")
+    changes = api.get("/changes", kind="gone,changed,back").json()["items"]
+    assert [(each["kind"], each["url"]) for each in changes] == [("changed", URLS[0])]
+
+
+def test_an_incident_that_is_over_is_not_ended_again(sqlite_api: Live):
+    quiet(sqlite_api)
+    report(sqlite_api, 1.5, status=404)
+    ended = sqlite_api.client.delete(f"/hosts/{HOST}/incident")
+    assert ended.json()["incident"] is None
+    assert sqlite_api.get("/audit", act="host.end_incident").json()["items"] == []
+    assert sqlite_api.client.delete("/hosts/none.example/incident").status_code == 404

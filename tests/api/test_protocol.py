@@ -7,7 +7,7 @@ from unittest.mock import Mock, call
 import pytest
 from support.live_server import PATIENCE_S, Live
 
-from service.api.protocol import ExcusingFlow, QuietTransport
+from service.api.protocol import ExcusingFlow
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -19,13 +19,6 @@ def test_a_client_is_excused_when_the_server_reads_again(paused: bool) -> None:
     for _ in range(2):
         flow.resume_reading()
     assert arrival.excuse.call_args_list == [call(7.0)] * paused
-
-
-@pytest.mark.parametrize("closing", [False, True])
-def test_a_connection_that_is_gone_is_not_written_to(closing: bool) -> None:
-    transport = Mock(is_closing=Mock(return_value=closing))
-    QuietTransport(transport).write(b"head")
-    assert transport.write.called != closing
 
 
 CRAWLED = b'{"url":"http://c.example/%d","observed_at":"2026-01-01T00:00:00Z","changed":true}\n'

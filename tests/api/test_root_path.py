@@ -74,11 +74,16 @@ def test_the_documents_name_the_path_and_load(below: Live):
     for path in ("/docs", "/redoc"):
         text = below.get(path).text
         assert f"{ROOT}/openapi.json" in text
+        assert "oauth2" not in text
         files = re.findall(r'(?:src|href)="([^"]+)"', text)
         assert files
         for file in files:
             assert file.startswith(f"{ROOT}/static-offline-docs/")
             assert below.get(file).status_code == 200
+
+
+def test_no_page_takes_redirects_of_an_identity_provider(below: Live):
+    assert below.get("/docs/oauth2-redirect").status_code == 404
 
 
 def test_the_console_leads_nowhere_else(below: Live):

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_equal
 from support.crawl_cases import RUDE, UNTIL, rng, take
-from support.store_cases import T0, page_columns, urls
+from support.store_cases import T0, page_columns, register, urls
 
 from service.batching import registrations
 from service.batching.registrations import Registration, batched_registrations
+from service.leases.due import due_at, of_new
 from service.leases.settle import LeaseSettler
 from service.model.errors import StoreFull, StoreUnavailable
 from service.storage.pages.noting import NotedRows
@@ -187,3 +189,13 @@ def test_two_processes_of_many_threads_get_what_one_would_have_got(queue_store):
     assert len(set(ids.values())) == len(ids)
     assert sum(int(created.sum()) for _, created in done) == len(ids)
     assert sorted(crawl.page_id for crawl in take(queue_store, T0, 200)) == sorted(ids.values())
+
+
+def test_new_pages_are_queued_as_if_their_rows_were_read(queue_store):
+    page_id = register(queue_store, 30)
+    with queue_store.begin(write=False) as tx:
+        read, known = tx.due_columns(page_id), of_new(page_id, T0)
+    assert_equal(due_at(known), due_at(read))
+    for name, column in known.arrays().items():
+        # only the order in the queue, and the due time, depend on the columns
+        assert_equal(column, getattr(read, name), err_msg=name)

@@ -117,6 +117,19 @@ def test_a_host_that_its_site_pauses_says_so_when_it_is_resumed(api: Live, recra
     assert told == "a.example is crawled again\n"
 
 
+def test_an_incident_is_ended_by_hand_once(api: Live, recrawl):
+    urls = [f"https://b.example/{n}" for n in range(6)]
+    for shown in ({"status": 200, "digest": "a"}, {"status": 403}):
+        at = api.clock.advance(hours=2).isoformat()
+        crawls = [{"url": url, "observed_at": at, **shown} for url in urls]
+        assert api.post("/observations", crawls).is_success
+    ended = recrawl("hosts", "end-incident", "b.example", url=api.url).out
+    assert ended.startswith("the incident of b.example is ended; it began at 2026-05-01 ")
+    assert ended.endswith(", with 6 pages\n")
+    again = recrawl("hosts", "end-incident", "b.example", "--json", url=api.url).out
+    assert json.loads(again) == {"host": "b.example", "ended": False}
+
+
 def test_politeness_is_set_by_options(api: Live, recrawl):
     options = ("--delay", "500ms"), ("--delay", "0.5s", "--at-a-time", 3, "--a-day", 900)
     assert "no duration" in recrawl("hosts", "set", "a.example", *options[0], url=api.url).err

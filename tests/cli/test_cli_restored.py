@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from support.live_server import running
 
 from service.runtime.bootstrap import opened
 from service.runtime.settings import read_settings
@@ -30,6 +31,26 @@ def test_an_operator_says_that_the_database_was_restored(recrawl, database_url, 
     assert first > 2**32
     registered(recrawl, tmp_path, database_url, "a")
     assert page_ids(database_url) == [first]
+
+
+def test_webhooks_send_again_once_somebody_confirms(recrawl, database_url):
+    with running(database_url) as live:
+        hook = {"url": "https://93.184.216.34/hook"}
+        assert live.client.post("/webhooks", json=hook).is_success
+        assert recrawl("restored", database_url=database_url).status == 0
+        (need,) = [
+            each
+            for each in live.get("/status").json()["needs_you"]
+            if each["kind"] == "webhooks_held"
+        ]
+        assert need["remedy"] == "recrawl send-webhooks"
+        printed = recrawl("send-webhooks", database_url=database_url)
+        assert printed.out == "webhooks send again\n", printed.err
+        again = recrawl("send-webhooks", database_url=database_url)
+        assert again.out == "webhooks were not held\n"
+        assert "webhooks_held" not in live.get("/status").text
+        (act, *_) = live.get("/audit").json()["items"]
+        assert (act["key"], act["act"]) == ("command-line", "webhooks.release")
 
 
 def test_a_restore_is_told_beside_the_output_of_a_command(recrawl, tmp_path):

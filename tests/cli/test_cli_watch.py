@@ -141,6 +141,23 @@ def test_a_sitemap_is_passed_on_and_fetched_again_only_when_it_has_changed(watch
     )
 
 
+def test_dates_that_are_not_trusted_are_explained_by_a_sentence(watch, site, api):
+    at = f"{site.url}/sitemap.xml"
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a", "/b"))
+    assert "not_trusted" not in watch(at).out
+    at_once = {"observed_at": api.clock().isoformat()}
+    crawls = [{"url": f"{site.url}{path}", "digest": path, **at_once} for path in ("/a", "/b")]
+    reported = api.post("/observations", crawls)
+    assert reported.status_code == 200, reported.text
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a", "/b", lastmod="2026-05-01"))
+    counts, sentence = watch(at).out.splitlines()
+    assert counts.endswith("0 new, 2 newer than the last ping, 0 rejected, 0 to crawl now")
+    assert sentence == (
+        f"{at}: 2 pages not_trusted: crawls have not shown so far that such dates announce "
+        "changes, so they are crawled as planned"
+    )
+
+
 def test_children_of_an_index_are_fetched_even_when_the_index_has_not_changed(watch, site):
     tag = {"ETag": '"1"'}
     site.pages |= {

@@ -76,6 +76,18 @@ def test_the_pause_of_a_site_ends_only_by_its_own_tick(live, admin):
     assert live.client.get("/hosts/news.example").json()["host_queue"]["paused_until"] is None
 
 
+def test_an_incident_is_ended_by_a_button_that_asks_first(live, admin):
+    path = "/console/hosts/shop.example"
+    assert "End the incident" not in admin.open(path).text
+    at = live.clock.advance(minutes=1).isoformat()
+    urls = [f"https://shop.example/{n}" for n in range(6)]
+    crawls = [{"url": url, "observed_at": at, "status": 403} for url in urls]
+    assert live.post("/observations", crawls).status_code == 200
+    assert "End the incident" in admin.open(path).text
+    assert "has no incident" in admin.send(path, f"{path}/end-incident").text
+    assert last_act(live) == ("environment-1", "host.end_incident", "shop.example")
+
+
 def test_all_hosts_are_paused_and_every_page_says_so(live, admin):
     shown = admin.send("/console/hosts", "/console/pause", length="1h")
     assert "All hosts are paused" in shown.text

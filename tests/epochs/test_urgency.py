@@ -238,3 +238,17 @@ def test_no_pages():
     urgent = urgency(nothing, known(0), np.zeros(0), NO_CAPS, NOW)
     assert len(urgent.of_pages) == 0
     assert urgent.budget_factor == 1.0
+
+
+def test_an_archive_is_not_due_when_the_live_pages_of_its_directory_change():
+    n = 200
+    live = np.arange(n) < 2
+    age = np.where(live, 0.05, np.linspace(1, 20, n))
+    pages, _ = corpus(n, url_group=3, host_id=1)
+    crawled = NOW - (age * 86_400e6).astype("m8[us]")
+    interval = np.where(live, 0.1, -10.0)
+    pages = replace(pages, last_observed_at=crawled.astype(INSTANT), last_interval=interval)
+    facts = known(n, np.where(live, 1.0, 0.001))
+    for rate, sooner in ((1.0, True), (8.0, False)):  # one crawl a day is no matter of the hour
+        urgent = urgency(pages, facts, np.where(live, rate, 0.1), NO_CAPS, NOW)
+        assert (urgent.of_pages[~live].max() > 1.1) == sooner

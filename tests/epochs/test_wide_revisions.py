@@ -76,6 +76,21 @@ def test_a_known_revision_is_not_found_again_and_goes_on_until_all_pages_are_cra
     assert (later.revisions, later.hazard) == (None, None)
 
 
+def test_pages_that_change_at_one_hour_of_each_day_prove_no_revision():
+    pages, *_ = site(share=0.0)
+    live = np.arange(400) < 12
+    pages = replace(
+        pages,
+        last_observed_at=np.where(live, NOW - HOUR, pages.last_observed_at),
+        last_interval=np.where(live, 1 / 48, pages.last_interval),
+        estimate=np.where(live[:, None], [[400.0, 100.0]], pages.estimate),
+    )
+    assert revised(pages, QUIETLY, None, LAST, NOW) == (None, None)
+    # a page that never changed before is a witness, however short its interval was
+    pages.estimate[live] = [1.0, 400.0]
+    assert revised(pages, QUIETLY, None, LAST, NOW).revisions.host_id.tolist() == [1]
+
+
 def hosts(seed, n=4_000, n_hosts=90):
     """Return pages of hosts of all sizes; two thirds of the hosts have a revision of their own."""
     rng = np.random.default_rng(seed)

@@ -315,8 +315,11 @@ class Leases(RuleBasedStateMachine):
             answered = record.ping(tx, pings, RULES)
             settler = LeaseSettler(POLITE, UNTIL, RULES.rng)
             settler.queue_requested(tx, pings.page_id[answered.crawl], self.model.now)
-        for page, crawl in zip(page_id, answered.crawl.tolist(), strict=True):
+        after = states_of(self.store, page_id)
+        for place, (page, crawl) in enumerate(zip(page_id, answered.crawl.tolist(), strict=True)):
             known = self.model.pages[page]
+            known.interval_factor = after.interval_factor[place]
+            known.retry_rate = after.retry_rate[place]
             if crawl:
                 is_open = known.requested
                 known.requested_at = known.requested_at if is_open else at

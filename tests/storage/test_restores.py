@@ -29,7 +29,7 @@ from service.model.listing import PageFilter
 from service.model.webhooks import Webhook, WebhookStatus
 from service.storage import open_store
 from service.storage.incarnations import marks
-from service.storage.incarnations.contract import WEBHOOKS_GO_ON
+from service.storage.incarnations.contract import WEBHOOKS_WAIT
 
 WIDTH = 2
 ONLY = PageFilter(gone=False)
@@ -149,7 +149,7 @@ def test_a_restored_database_hands_out_no_number_again(place):
 
 
 @pytest.mark.dear
-def test_the_log_of_a_restored_database_warns_of_its_active_webhooks(place):
+def test_webhooks_of_a_restored_database_send_nothing_before_somebody_confirms(place):
     with opened(place.url) as store, store.begin() as tx:
         for status in WebhookStatus:
             tx.add_webhook(
@@ -169,9 +169,22 @@ def test_the_log_of_a_restored_database_warns_of_its_active_webhooks(place):
     place.restore()
     with capture_logs() as logs, opened(place.url):
         pass
-    assert [line["n"] for line in logs if line["event"] == WEBHOOKS_GO_ON] == [1]
-    with capture_logs() as logs, opened(place.url):
-        pass
+    assert [line["n"] for line in logs if line["event"] == WEBHOOKS_WAIT] == [1]
+    with capture_logs() as logs, opened(place.url) as store:
+        later, newest = T0 + timedelta(days=36_500), 2**62
+        with store.begin() as tx:
+            assert tx.webhooks_held() is not None
+            assert tx.due_webhooks(later, newest, 9) == []
+            assert tx.next_due_webhook() is None
+            assert tx.claim_webhook(WebhookStatus.active, later, later) is None
+        with store.begin() as tx:
+            assert tx.release_webhooks()
+            assert not tx.release_webhooks()
+            assert tx.webhooks_held() is None
+            (due,) = tx.due_webhooks(later, newest, 9)
+            assert due.id == WebhookStatus.active
+            assert tx.next_due_webhook() == T0
+            assert tx.claim_webhook(due.id, later, later) is not None
     assert logs == []
 
 

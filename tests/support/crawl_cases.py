@@ -87,7 +87,8 @@ def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.
     )
     settler = LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
-        states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
+        rates = record.needs_rates(crawled)
+        states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=rates)
         made = record.record(tx, crawled, RULES, states)
         new = made.verdict == ItemVerdict.accepted
         at_last = now or at

@@ -164,11 +164,13 @@ class Page:
         return interval if rate else None
 
     def urgency(self, now):
-        if self.requested:
+        # a page with content and a share has a rate to retry by once its pings earned a crawl
+        earned = self.rate and not (self.gone or self.n_failures) and self.retry_rate
+        if self.requested and not earned:
             return np.inf
         since = self.last_crawl_at or self.created_at
         late = (self.n_failures or self.gone) and self.last_crawl_at is not None
-        rate = DAY / self._wait() if late and self._wait() else self.rate or 1.0
+        rate = DAY / self._wait() if late and self._wait() else earned or self.rate or 1.0
         return (now - since) / DAY * rate + (self.last_crawl_at is None)
 
 

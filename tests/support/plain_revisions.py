@@ -24,7 +24,7 @@ from service.core.wide_revisions import (
     stale,
 )
 from service.epochs.urgency import LATE
-from service.epochs.wide_revisions import ENOUGH, SCATTER
+from service.epochs.wide_revisions import ENOUGH, LEAST_DAYS, SCATTER
 from service.model.arrays import days
 from service.model.domain import Observability
 
@@ -77,7 +77,7 @@ def plainly_revised(pages, estimator, revisions, last_started_at, now):
     rate = rate_before(own.prior.a, own.prior.b, *evidence, interval)
     if estimator.aging is not None:
         rate = rate * estimator.aging.recently(len(pages))
-    expected = rate * np.abs(interval)
+    expected = rate * np.maximum(np.abs(interval), LEAST_DAYS)
     quiet = (interval != 0) & (pages.importance > 0) & (pages.n_pings == 0) & (expected < QUIET)
     quiet &= pages.observability != Observability.complete
     known = (revisions or WideRevisions.none()).newest(now)

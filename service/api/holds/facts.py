@@ -90,6 +90,9 @@ class CrawlersNow(NamedTuple):
     """Newest request for leases, lease or reading of the schedule; None: none ever."""
     missed_from: datetime | None = None
     """Time from which a crawler is missed; None: from the start."""
+    unasked_host: str = ""
+    """Host that no crawler asks for, while some ask for others; "": none."""
+    unasked_since: datetime | None = None
 
 
 class Standstill(NamedTuple):

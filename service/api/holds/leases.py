@@ -30,7 +30,7 @@ from service.api.holds.turn import hold_of_turn, in_turns
 from service.model.arrays import Ints, moment
 from service.model.errors import HostNotFound
 from service.model.words import ahead, counted, span
-from service.status.needs import PATIENCE
+from service.status.facts import PATIENCE
 from service.storage import Transaction
 from service.storage.queue.columns import LeaseFilter
 from service.storage.queue.holds import MOST_QUEUES, MOST_ROWS, MOST_WAITING

@@ -21,7 +21,7 @@ from service.api.holds.facts import (
     Standstill,
     Turn,
 )
-from service.api.holds.rules import UNNAMED
+from service.api.holds.rules import UNNAMED, is_held_alone
 from service.budget.allotments import first_crawls_a_day, first_spent_until, in_force, spent_until
 from service.budget.host_days import first_room, on_day, room
 from service.budget.shown import groups_above, stopped_of
@@ -33,11 +33,13 @@ from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
 from service.model.domain import Page
-from service.status.needs import LATE_AFTER, PATIENCE, READER_PATIENCE
+from service.status.facts import PATIENCE
+from service.status.needs import LATE_AFTER, READER_PATIENCE, unasked_since
 from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
 from service.storage.queue.columns import NEVER_FILLED, HostQueues
+from service.storage.queue.holds import PagePlace
 
 MOST_INCIDENTS = 1_000
 """Maximum number of hosts with an incident that are read."""
@@ -56,6 +58,7 @@ def around_page(
     tx: Transaction,
     service: Service,
     page: Page,
+    place: PagePlace,
     now: datetime,
     *,
     unfinished: UnfinishedPage | None,
@@ -63,60 +66,76 @@ def around_page(
     planned_at: datetime | None,
 ) -> Around:
     """Return the facts that decide what holds a page now."""
-    place = tx.page_place(page.page_id)
     queue_id, due_at = np.array([place.queue_id]), due.next_crawl_at(page)
     name = page.host if place.group is None else f"{OF_GROUP}{place.group}"
-    (host,) = hosts_now(tx, service, tx.read_host_queues(queue_id), [name], now) or [
-        HostNow(name=name)
-    ]
-    names, first_share = {place.queue_id: name}, _first_share(tx, service, page)
-    caps = full_caps(tx.ask_capped(queue_id)(), names, now, first_share)
-    if place.group is not None:
-        members = tx.capped_members(np.array([page.host_id]))
-        caps |= full_caps(members, {page.host_id: page.host}, now, first_share)
-    n_before, is_least = 0, False
-    host = in_hours(host, page.hours, now)
-    host = by_rules(host, tx.calendars.rules_of(page.host_id))
-    waits = due_at is not None and due_at <= now and place.expires_at is None
-    if waits and not page.feed:  # no other page comes before a feed
-        before = now if place.next_at is None else min(place.next_at, now)
-        n_before, is_least = tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
+    host_queue = tx.read_host_queues(queue_id)
+    hosts = hosts_now(tx, service, host_queue, [name], now, counts_leases=False)
+    (host,) = hosts or [HostNow(name=name)]
+    host = by_rules(in_hours(host, page.hours, now), tx.calendars.rules_of(page.host_id))
     lease = None
     if place.expires_at is not None:
         lease = LeaseNow(place.worker or UNNAMED, place.expires_at)
     groups = groups_above(tx.of_host(page.host), page.url) if page.held else []
     stop = stopped_of(groups)
     idle = page.held and not any(group.n_in_flight for group in groups)
+    of_page = PageNow(
+        page=page,
+        due_at=due_at,
+        in_queue=place.next_at is not None,
+        retired=due.retired(page),
+        status=status,
+        lease=lease,
+        unfinished=unfinished,
+        stopped_at=None if stop is None else stop.level.name,
+        stop_forbidden=stop is not None and stop.level.is_forbidden,
+        admits_at=_next_fill(tx, service, now) if idle else None,
+        planned_at=planned_at,
+        all_have_shares=service.plan.objective == CONSTRAINED,
+        unit=service.budget.unit,
+    )
+    alone = Turn(
+        now=now,
+        host=host,
+        crawlers=CrawlersNow(),
+        standstill=standstill(tx, service, now, planned_at, page.created_at),
+    )
+    if not page.held and is_held_alone(of_page, alone):  # the turn of the page decides nothing
+        return Around(of_page, alone)
+    caps = _caps(tx, service, page, place, name, now)
+    n_before, is_least = 0, False
+    waits = due_at is not None and due_at <= now and place.expires_at is None
+    if waits and not page.feed:  # no other page comes before a feed
+        before = now if place.next_at is None else min(place.next_at, now)
+        n_before, is_least = tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
     return Around(
-        PageNow(
-            page=page,
-            due_at=due_at,
-            in_queue=place.next_at is not None,
-            retired=due.retired(page),
-            status=status,
-            lease=lease,
-            unfinished=unfinished,
-            stopped_at=None if stop is None else stop.level.name,
-            stop_forbidden=stop is not None and stop.level.is_forbidden,
-            admits_at=_next_fill(tx, service, now) if idle else None,
-            planned_at=planned_at,
-            all_have_shares=service.plan.objective == CONSTRAINED,
-            unit=service.budget.unit,
-        ),
-        Turn(
-            now=now,
+        of_page,
+        replace(
+            alone,
             host=replace(
                 host,
+                n_running=int(tx.n_running(queue_id, now)[0]) if host.concurrency else 0,
                 cap=next(iter(caps.values()), None),
                 n_before=n_before,
                 n_before_is_least=is_least,
             ),
-            crawlers=crawlers_now(tx, service),
+            crawlers=crawlers_now(tx, service, page.host, place.queue_id),
             spent_until=budget_spent_until(tx, service, page.cost or 0.0),
             first_spent_until=_first_spent_until(tx, service, page),
-            standstill=standstill(tx, service, now, planned_at, page.created_at),
         ),
     )
+
+
+def _caps(
+    tx: Transaction, service: Service, page: Page, place: PagePlace, name: str, now: datetime
+) -> dict[int, Cap]:
+    """Return the caps of a page's host queue and host without room, by host queue."""
+    first_share = _first_share(tx, service, page)
+    capped = tx.ask_capped(np.array([place.queue_id]))()
+    caps = full_caps(capped, {place.queue_id: name}, now, first_share)
+    if place.group is not None:
+        members = tx.capped_members(np.array([page.host_id]))
+        caps |= full_caps(members, {page.host_id: page.host}, now, first_share)
+    return caps
 
 
 def _next_fill(tx: Transaction, service: Service, now: datetime) -> datetime:
@@ -125,8 +144,13 @@ def _next_fill(tx: Transaction, service: Service, now: datetime) -> datetime:
     return now if mark == NEVER_FILLED else max(mark.until - service.runner.ahead / 2, now)
 
 
-def crawlers_now(tx: Transaction, service: Service) -> CrawlersNow:
-    """Return the signs of crawlers at all servers; readers of the schedule may come once a day."""
+def crawlers_now(
+    tx: Transaction, service: Service, host: str = "", queue_id: int = 0
+) -> CrawlersNow:
+    """Return the signs of crawlers at all servers; readers of the schedule may come once a day.
+
+    With a host, its own signs too: crawlers that take leases may ask for other hosts only.
+    """
     leases, schedule = service.asked.leases(tx), service.asked.schedule(tx)
     signs = [] if leases is None else [(leases.at, leases.until + PATIENCE)]
     if (leased_at := tx.newest_lease()) is not None:
@@ -136,7 +160,13 @@ def crawlers_now(tx: Transaction, service: Service) -> CrawlersNow:
     if not signs:
         return CrawlersNow()
     seen_at, missed_from = (max(times) for times in zip(*signs, strict=True))
-    return CrawlersNow(seen_at, missed_from)
+    now = tx.now()
+    reads = schedule is not None and now - schedule.at < READER_PATIENCE
+    if not host or reads or leases is None or now - leases.until >= PATIENCE:
+        return CrawlersNow(seen_at, missed_from)
+    askers = tx.askers([host])
+    since = unasked_since(now, askers.newest(host, queue_id), askers.since)
+    return CrawlersNow(seen_at, missed_from, host, since)
 
 
 def standstill(
@@ -179,17 +209,23 @@ def hosts_now(
     host_queues: HostQueues,
     names: Sequence[str],
     now: datetime,
+    *,
+    counts_leases: bool = True,
 ) -> list[HostNow]:
     """Return host queues without their caps and pages; `names` are nouns for sentences."""
     if not len(host_queues):
         return []
     polite = service.settler.polite
     delay, concurrency = politeness.limits(host_queues, polite)
-    n_running = tx.n_running(host_queues.queue_id, now)
+    n_running = np.zeros(len(host_queues), np.int64)
+    if counts_leases and concurrency.any():
+        n_running = tx.n_running(host_queues.queue_id, now)
     delay_s: Floats = delay / np.timedelta64(1, "s")
     own = np.where(np.isnan(host_queues.min_delay_s), polite.delay_s, host_queues.min_delay_s)
     of_all = tx.orders().paused_until
-    in_incident = {host for host, _ in tx.incidents_in_force(now, MOST_INCIDENTS)}
+    in_incident = set[str]()
+    if (host_queues.paused_until > instant(now)).any() and tx.has_incidents():
+        in_incident = {host for host, _ in tx.incidents_in_force(now, MOST_INCIDENTS)}
     by_latency = politeness.delays_by_latency(host_queues, polite)
     delayed: Bools = by_latency > np.fmax(own, host_queues.robots_delay_s)
     by_robots: Bools = (host_queues.robots_delay_s > own) & ~delayed

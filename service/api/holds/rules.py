@@ -64,6 +64,11 @@ def hold_of_page(page: PageNow, turn: Turn) -> Hold:
     return replace(held, remedy=own, cause=f"{_last_result(page)}; {held.cause}")
 
 
+def is_held_alone(page: PageNow, turn: Turn) -> bool:
+    """Return whether the page has a hold that needs neither caps, budget nor crawlers."""
+    return first(question(page, turn) for question in OF_PAGE) is not None
+
+
 def _leased(page: PageNow, turn: Turn) -> Hold | None:
     lease = page.lease
     if lease is None or lease.until <= turn.now:

@@ -119,9 +119,12 @@ def _first_spent(turn: Turn, _: datetime) -> Hold | None:
 
 
 def _unasked(turn: Turn, _: datetime) -> Hold | None:
-    seen_at, missed_from = turn.crawlers
+    seen_at, missed_from, host, since = turn.crawlers
     if missed_from is not None and turn.now < missed_from:
-        return None
+        if since is None or turn.host.n_running:
+            return None
+        cause = f"no crawler has asked for {host} for {span((turn.now - since).total_seconds())}"
+        return Hold(kind="no_crawler", cause=cause, remedy="start a crawler that asks for it")
     asked = "has asked for leases or read the schedule"
     if seen_at is None:
         cause = f"no crawler has ever {asked.removeprefix('has ')}"

@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 from fastapi import Request
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
-from service.api.encodings import GZIP, inflate, plainly
+from service.api.encodings import GZIP, inflate, plainly, refuse_compressed
 from service.api.requests.meter import SMALL, BodyLimits, Meter
 from service.model.errors import (
     BodyTooLarge,
@@ -91,9 +93,16 @@ async def _read_json(
     request: Request, limit: int | None = None, hold: Callable[[int], None] = lambda _: None
 ) -> Body:
     kind, service = media_type(request), request.app.state.service
+    first = await request.receive()
+    content = whole(request, first)
+    if content is not None and len(content) <= (limit or service.max_body_bytes):
+        refuse_compressed(content)
+        hold(len(content))
+        ask_again()
+        return Body(content, kind)
     limits = BodyLimits.of(service.max_items, service.max_body_bytes)
     meter = Meter(limits, lines=kind in LINES)
-    content = await _read(request, as_text, limit, hold, meter)
+    content = await _read(request, as_text, limit, hold, meter, first)
     meter.check()
     return Body(content, kind, n_items=meter.n_items)
 
@@ -150,10 +159,11 @@ async def _read(
     limit: int | None = None,
     hold: Callable[[int], None] = lambda _: None,
     meter: Meter | None = None,
+    first: Message | None = None,
 ) -> bytes:
     service = request.app.state.service
     limit = limit or service.max_body_bytes
-    chunks, content, size = arrival(request), bytearray(), 0
+    chunks, content, size = arrival(request, first), bytearray(), 0
     try:
         async for piece in arriving(request, chunks, undo):
             size += len(piece) or EMPTY_PART
@@ -189,14 +199,35 @@ def _weight(content: bytearray, piece: bytes, meter: Meter | None) -> int:
     return 0
 
 
-async def arrival(request: Request) -> AsyncIterator[bytes]:
-    """Yield the pieces of a body as they arrive; ask again for the caller's right meanwhile."""
+async def arrival(request: Request, first: Message | None = None) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body as they arrive; ask again for the caller's right meanwhile.
+
+    `first` is a message that was received before; None: none was. Raise `ClientDisconnect` for a
+    client that has gone.
+    """
     asked_at = time.monotonic()
-    async for piece in request.stream():
+    message = first or await request.receive()
+    while True:
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
         if time.monotonic() - asked_at >= ASK_EVERY_S:
             ask_again()
             asked_at = time.monotonic()
-        yield piece
+        yield message.get("body", b"")
+        if not message.get("more_body"):
+            return
+        message = await request.receive()
+
+
+def whole(request: Request, first: Message) -> bytes | None:
+    """Return a small plain body that has arrived at once; None for all others.
+
+    Such a body, which most requests have, is neither inflated nor counted in pieces.
+    """
+    content: bytes = first.get("body", b"")
+    if first["type"] == "http.disconnect" or first.get("more_body") or len(content) > SMALL:
+        return None
+    return None if header(request, b"content-encoding") else content
 
 
 def media_type(request: Request) -> str:

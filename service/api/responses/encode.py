@@ -26,6 +26,7 @@ from recrawl_client.wire.pages import (
 from recrawl_client.wire.schedule import ScheduledPage
 from service.api.cursors import ListPlace, encode_cursor, next_link
 from service.api.encodings import best
+from service.api.holds.facts import PageNow
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.unfinished import encode_unfinished
@@ -185,13 +186,15 @@ def encode_page(
     now: datetime,
     unfinished: UnfinishedPage | None,
     why: WhyAnswer,
+    around: PageNow,
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and why it is crawled when it is.
 
     `epoch` is the one in force, if it has scheduled the page.
     """
     scheduled = target = None
-    next_at = due.next_crawl_at(page, now) if unfinished is None else unfinished.next_crawl_at
+    next_at = around.due_at if page.hours is None else due.next_crawl_at(page, now)
+    next_at = next_at if unfinished is None else unfinished.next_crawl_at
     if epoch is not None:
         scheduled = PageScheduleAnswer(
             epoch=epoch.epoch,
@@ -210,7 +213,7 @@ def encode_page(
         "observability": page.observability.name,
         "tags": tags,
         "kind": "feed" if page.feed else "page",
-        "retired": due.retired(page),
+        "retired": around.retired,
         "redirects_to": target,
         "note": encode_note(page.note),
         **known_validators(page, now),

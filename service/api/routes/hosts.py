@@ -6,6 +6,7 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
+from msgspec import to_builtins
 
 from recrawl_client.wire.hosts import (
     FeedAnswer,
@@ -50,6 +51,7 @@ from service.api.responses.open_hours import OPEN, open_hours_answer
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.orders import follow_hours_now, replan_hours
 from service.history.loads import LoadPlace, hosts_by_load
+from service.ingest.doubts import end_incident
 from service.leases.host_settings import (
     BLOCK,
     HOURS,
@@ -297,6 +299,28 @@ def resume_host(
         tx.host(name)  # a name that is mistyped makes no host
     ends: dict[str, Any] = {BLOCK: None} | ({PAUSE: None} if site else {})
     return _change_host(service, actor, name, ends, "host.resume")
+
+
+@router.delete(
+    "/hosts/{host}/incident",
+    responses=openapi.answers(HostAnswer, EXAMPLES["host_answer"], 404, 422),
+)
+def end_host_incident(service: TheService, actor: TheActor, host: HostPath) -> Response:
+    """End the incident of a host, and the pause that the site asked for.
+
+    Use it once the site shows its own pages again. The next crawl of each page counts. The same
+    sign begins no incident for an hour. Without an incident nothing changes.
+    """
+    name = normalise_host(host)
+    with service.store.begin() as tx:
+        tx.hold_settings(name)
+        before = tx.host(name)
+        incident = incident_answer(before.incident, service.now())
+        if end_incident(tx, before.host_id, service.now()):
+            change_host(tx, name, {PAUSE: None}, service.now(), service.settler.polite)
+            ended = {"incident": incident, PAUSE: before.host_queue.paused_until}
+            write_audit(tx, actor, "host.end_incident", name, to_builtins(ended))
+        return _answer_host(service, tx, name)
 
 
 def _change_host(

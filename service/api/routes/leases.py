@@ -186,6 +186,7 @@ def _note(service: Service, request: LeaseRequest, wait_s: float = 0.0) -> None:
     """Note a request for pages; a reader of feeds is no crawler."""
     if not request.kind.feeds:
         service.asked.note(LEASES_ASKED, service.now(), wait_s)
+        service.asked.note_filter(request.kind, service.now(), wait_s)
 
 
 def lease_request(wish: LeaseBody, default_ttl: timedelta) -> LeaseRequest:

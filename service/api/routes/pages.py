@@ -162,26 +162,44 @@ def _wake(service: Service, page_id: Ints) -> None:
 
 def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     """Return one page with its estimate, its schedule, its tags and what holds it now."""
+    own = np.array([page_id])
+    tx.foresee(
+        lambda: tx.page_place(page_id),
+        lambda: tx.page_log(page_id, LAST_CRAWLS),
+        lambda: tx.tags_of(own),
+        lambda: tx.last_leases(own),
+        tx.orders,
+        tx.filled,
+    )
+    number, place = tx.number_in_force(), tx.page_place(page_id)
+    queue_id = np.array([place.queue_id])
+    tx.foresee(
+        lambda: tx.page(page_id),
+        lambda: tx.read_host_queues(queue_id),
+        lambda: tx.change_hours(queue_id),  # the queue of a host has its id
+    )
     page, log, now = tx.page(page_id), tx.page_log(page_id, LAST_CRAWLS), service.now()
     rules = service.rules.of(tx)
     estimator = rules.of_shard(tx, page_id >> SHARD_BITS)
     estimate = of_page(tx, page, estimator, instant(now), rules.feeds)
-    epoch = tx.epoch_in_force()
+    epoch = service.watch.epoch(tx, number) if number else None
     service.watch.note([epoch] if epoch else [])
     planned_at = None if epoch is None else epoch.started_at
     epoch = None if page.crawl_rate is None else epoch
     change_hours = hours_of_page(tx, page)
-    tags = tx.tags_of(np.array([page_id])).tag.tolist()
-    incident, unfinished = tx.incident_of(page.host_id), unfinished_page(tx, page, now)
+    tags = tx.tags_of(own).tag.tolist()
+    incident = tx.incident_of(page.host_id) if tx.has_incidents() else None
     if incident is not None and incident.until <= now:
         incident = None
+    unfinished = unfinished_page(tx, page, now)
     status = _last_status(tx, page, log)
     around = around_page(
-        tx, service, page, now, unfinished=unfinished, status=status, planned_at=planned_at
+        tx, service, page, place, now, unfinished=unfinished, status=status, planned_at=planned_at
     )
     evidence = Evidence(page, estimate, now, epoch, change_hours, incident, status, unfinished)
     why = explain(hold_of_page(*around), evidence)
-    return answer(encode_page(page, log, epoch, estimate, change_hours, tags, now, unfinished, why))
+    shown = page, log, epoch, estimate, change_hours, tags, now, unfinished, why, around.page
+    return answer(encode_page(*shown))
 
 
 def _last_status(tx: Transaction, page: domain.Page, log: list[LogEntry]) -> int | None:

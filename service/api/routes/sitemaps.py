@@ -42,7 +42,7 @@ from service.ingest.page_names import PageNames
 from service.ingest.record import PingOutcome
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
 from service.model.columns import PageColumns, PingColumns
-from service.model.domain import ItemVerdict
+from service.model.domain import ItemVerdict, PingReason
 from service.model.errors import (
     OUTAGES,
     AccessUnavailable,
@@ -188,6 +188,7 @@ class Reader:
         self.options = options
         self.counts = outcome_counts()
         self.created = self.n_crawl_now = self.n_taken = self.n_undated = self.n_ahead = 0
+        self.n_not_trusted = 0
         self.undated = ""
         self.is_cut = False
         """True where most entries were rejected, and the rest of the document was not read."""
@@ -214,6 +215,7 @@ class Reader:
             kind=sitemap.kind,
             created=self.created,
             n_crawl_now=self.n_crawl_now,
+            n_not_trusted=self.n_not_trusted,
             children=list(self.children.values()),
             warnings=warnings,
             complete=not (sitemap.broke_off or self.n_ahead or self.is_cut),
@@ -361,6 +363,7 @@ class Reader:
             committed = self._ping(pings, now)
             verdict[pinged] = committed.verdict
             crawl[pinged] |= committed.crawl
+            self.n_not_trusted += int((committed.reason == PingReason.not_trusted).sum())
         self.created += int(created.sum())
         self.n_crawl_now += int(crawl.sum())
         index = np.array([entry.position for entry in entries], np.int64)[first]

@@ -122,6 +122,13 @@ def pause(visit: Visit) -> Response:
     return visit.back(_page(name), "resumed" if seconds is None else "paused")
 
 
+def end_incident(visit: Visit) -> Response:
+    """End the incident of a host."""
+    name = visit.parameters("get_host")["host"]
+    hosts.end_host_incident(service=visit.service, actor=visit.actor, host=name)
+    return visit.back(_page(name), "incident_ended")
+
+
 def set_politeness(visit: Visit) -> Response:
     """Set delay, concurrency, cap and windows of a host; an empty field restores the default."""
     name = visit.parameters("get_host")["host"]

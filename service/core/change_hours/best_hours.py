@@ -35,6 +35,8 @@ DAY_MINUTES = 1440.0
 """Length of a day, minutes."""
 BLOCK = 2048
 """Maximum number of crawls whose candidates are in memory at a time."""
+ROWS = 512
+"""Maximum number of hosts whose excess masses are computed at a time; more leave the cache."""
 
 Masses = NDArray[np.float32]
 Ids = NDArray[np.integer]
@@ -81,12 +83,21 @@ def excess_mass(profiles: Profiles, spread: ArrayLike = 0.0) -> Masses:
     """
     hosts = len(profiles.weight)
     width = check_share("spread", spread, np.shape(spread))
-    cosines, sines = np.split(profiles.harmonics, [HARMONICS], axis=1)
-    scale = np.sinc(np.broadcast_to(width, hosts)[:, None] * ORDERS)
-    scale *= profiles.weight[:, None] / (2.0 * np.pi * ORDERS)
-    waved = waves(SLOT_STARTS)
-    mass = (cosines * scale) @ waved.imag.T - (sines * scale) @ waved.real.T
-    return mass.astype(np.float32)
+    width = np.broadcast_to(width, hosts)
+    mass = np.empty((hosts, SLOTS), np.float32)
+    for start in range(0, hosts, ROWS):
+        some = slice(start, start + ROWS)
+        scale = np.sinc(width[some, None] * ORDERS) * profiles.weight[some, None]
+        harmonics = profiles.take(some).harmonics
+        harmonics[:, :HARMONICS] *= scale
+        harmonics[:, HARMONICS:] *= scale
+        mass[some] = harmonics @ _SUMMED
+    return mass
+
+
+_SUMMED = np.vstack((waves(SLOT_STARTS).imag.T, -waves(SLOT_STARTS).real.T))
+_SUMMED /= (2.0 * np.pi * np.tile(ORDERS, 2))[:, None]
+"""(TERMS - 1, SLOTS) excess masses of the cosines and sines of a profile at half-hours, days."""
 
 
 def resistance(expected: ArrayLike) -> Floats:

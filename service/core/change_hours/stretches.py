@@ -55,13 +55,13 @@ def half_gap(mass: Masses) -> Floats:
     """
     above = mass > ABOVE * mass.max(axis=1, keepdims=True)
     begins = above & ~np.roll(above, 1, axis=1)
+    row, slot = np.divmod(np.flatnonzero(begins), SLOTS)
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    following = np.append(slot[1:], 0)
+    # the last peak is followed by the first one, a day later
+    following[np.append(first[1:], len(row))[: len(first)] - 1] = slot[first] + SLOTS
     gap = np.full(len(mass), SLOTS)
-    row, slot = np.nonzero(begins)
-    is_first, is_last = np.diff(row, prepend=-1) > 0, np.diff(row, append=len(mass)) > 0
-    slot[is_last] -= SLOTS  # the peak before the first is the last one, a day before
-    before = np.concatenate((slot[-1:], slot[:-1]))
-    before[is_first] = slot[is_last]
-    np.minimum.at(gap, row, np.where(is_last, slot + SLOTS, slot) - before)
+    gap[row[first]] = np.minimum.reduceat(following - slot, first) if len(first) else SLOTS
     return np.asarray(0.5 * gap / SLOTS)
 
 

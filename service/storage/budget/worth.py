@@ -137,6 +137,10 @@ class WorthStatements(Subject):
         """Let locked pages that wait be crawled."""
 
     @abstractmethod
+    def hand_on(self, page_id: Ints) -> None:
+        """Write the levels of pages to the pages to which they redirect, of the same database."""
+
+    @abstractmethod
     def end_holds(self, page_id: Ints) -> None:
         """Forget the levels of pages, which have an answer."""
 

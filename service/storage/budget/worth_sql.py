@@ -94,6 +94,10 @@ END_HOLDS = """
 UPDATE page_states SET held = NULL
 WHERE held IS NOT NULL AND page_id IN (SELECT value FROM {ids})
 """
+HAND_ON = """
+UPDATE page_states SET held = source.held FROM page_states AS source
+WHERE source.page_id IN (SELECT value FROM {ids}) AND page_states.page_id = source.redirects_to
+"""
 HELD = """
 SELECT page_id, held AS level FROM page_states
 WHERE held IS NOT NULL AND page_id IN (SELECT value FROM {ids}) ORDER BY page_id
@@ -223,6 +227,10 @@ class WorthSql(Dialect, WorthStatements):
     @override
     def admit_pages(self, page_id: Ints) -> None:
         self.run(ADMIT, ids=page_id)
+
+    @override
+    def hand_on(self, page_id: Ints) -> None:
+        self.run(HAND_ON, ids=page_id)
 
     @override
     def end_holds(self, page_id: Ints) -> None:

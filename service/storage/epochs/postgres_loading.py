@@ -78,9 +78,12 @@ STATES = Packed(
     ),
     {"last_observed_at": "M8[us]", "estimate": "V"},
     {
-        NO_SHARE: {},
+        # NULL in three columns costs less to see than what the two values need
+        "gone OR n_failures IS NOT NULL OR held IS NOT NULL OR hops IS NOT NULL": {
+            "no_share": "b1",
+            "last_failure_at": "M8[us]",
+        },
         "last_age IS NOT NULL": {"last_age": "f4"},
-        "n_failures > 0": {"last_crawl_at": "M8[us]"},
         "cost IS NOT NULL": {"cost": "f8"},
         "born_at IS NOT NULL": {"born_at": "M8[us]"},
         f"observability = 1 OR NOT ROW({', '.join(OF_PINGS)}) IS NULL": {
@@ -94,6 +97,12 @@ STATES = Packed(
         },
     },
 )
+EXPRESSIONS = {
+    "digest": SHARED_DIGEST,
+    "no_share": f"coalesce({NO_SHARE}, false)",
+    "last_failure_at": "coalesce(CASE WHEN n_failures > 0 THEN last_crawl_at END, '-infinity')",
+}
+"""Values that no column has, by their names here."""
 IN_PLACE_OF_NULL = {
     "min_crawl_rate": "'NaN'",
     "max_crawl_rate": "'NaN'",
@@ -125,7 +134,7 @@ def load(
     driver.execute(ONLY_WORKERS)
     pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES, hosts), PAGES, 0)
     every_state = _ranges(driver, STATES, hosts)
-    states, (shareless, ages, failures, costs, births, pings) = read_packed(
+    states, (failures, ages, costs, births, pings) = read_packed(
         driver, every_state, STATES, 8 * width
     )
     page_id = pages["page_id"]
@@ -134,12 +143,12 @@ def load(
         pages, states = (_at(part, page_id) for part in (pages, states))
     digest = states.pop("digest")
     columns = {**states, "importance": pages["importance"]}
-    failures["last_failure_at"] = failures.pop("last_crawl_at")
+    shareless = failures["page_id"][failures.pop("no_share")]
     for some in (bounds, ages, failures, costs, births, pings):
         row, there = _rows(page_id, some.pop("page_id"))
         for name, values in some.items():
             columns[name] = placed(len(page_id), row, values[there], RARE[name])
-    row, _ = _rows(page_id, shareless["page_id"])
+    row, _ = _rows(page_id, shareless)
     for name, none in (("importance", 0.0), ("min_crawl_rate", np.nan)):
         if not np.array_equal(columns[name][row], np.full(len(row), none), equal_nan=True):
             columns[name] = np.array(columns[name])
@@ -198,8 +207,8 @@ def _sent(name: str, kind: str) -> str:
 
 
 def _present(name: str) -> str:
-    if name == "digest":
-        return SHARED_DIGEST
+    if name in EXPRESSIONS:
+        return EXPRESSIONS[name]
     none = IN_PLACE_OF_NULL.get(name)
     return name if none is None else f"coalesce({name}, {none})"
 

@@ -5,6 +5,7 @@ lost. A database without a row has not been opened yet.
 """
 
 from abc import abstractmethod
+from datetime import datetime
 
 import numpy as np
 import structlog
@@ -19,7 +20,7 @@ from service.model.incarnations import (
     Surroundings,
     floor,
 )
-from service.storage.dialect import Dialect, Subject
+from service.storage.dialect import WEBHOOKS_HELD, Dialect, Subject
 
 log = structlog.get_logger()
 
@@ -64,8 +65,17 @@ class IncarnationStatements(Subject):
         Epochs that were not published before the backup fail, because they may have been published
         after it. A requested one is requested again, with a new number.
 
-        Sessions of the console end, because some were signed out after the backup.
+        Sessions of the console end, because some were signed out after the backup. Active webhooks
+        send nothing before `release_webhooks`, because the database may be a copy.
         """
+
+    @abstractmethod
+    def webhooks_held(self) -> datetime | None:
+        """Return the time of the restore since which no webhook sends; None: webhooks send."""
+
+    @abstractmethod
+    def release_webhooks(self) -> bool:
+        """Let webhooks send again; return whether they were held."""
 
     @abstractmethod
     def begin_first(self, present: Surroundings, rng: np.random.Generator) -> None:
@@ -93,9 +103,10 @@ IS_REQUESTED = "SELECT count(*) FROM epochs WHERE status = 'requested'"
 REQUEST = "INSERT INTO epochs (status, requested_at) VALUES ('requested', %(now)s)"
 LOST_RUN = "the database was restored before the epoch was published"
 ACTIVE_WEBHOOKS = "SELECT count(*) FROM webhooks WHERE status = 'active'"
-WEBHOOKS_GO_ON = (
-    "webhooks of the restored database are active, and send its changes to the same addresses; "
-    "pause them if this is a copy for a test"
+RELEASE_WEBHOOKS = f"DELETE FROM meta WHERE name = '{WEBHOOKS_HELD}'"
+WEBHOOKS_WAIT = (
+    "webhooks of the restored database are held, because it may be a copy; `recrawl send-webhooks` "
+    "lets them send"
 )
 END_SESSIONS = "DELETE FROM meta WHERE name = 'console_secret'"
 
@@ -155,8 +166,18 @@ class IncarnationsSql(Dialect, IncarnationStatements):
             self.run(REQUEST, now=now)
         self.run(END_SESSIONS)
         if n := self.scalar(ACTIVE_WEBHOOKS):
-            log.warning(WEBHOOKS_GO_ON, n=n)
+            self.put_meta(WEBHOOKS_HELD, now.isoformat())
+            log.warning(WEBHOOKS_WAIT, n=n)
         return begun
+
+    @override
+    def webhooks_held(self) -> datetime | None:
+        at = self.get_meta(WEBHOOKS_HELD)
+        return datetime.fromisoformat(at) if at else None
+
+    @override
+    def release_webhooks(self) -> bool:
+        return bool(self.run(RELEASE_WEBHOOKS).rowcount)
 
     @override
     def begin_first(self, present: Surroundings, rng: np.random.Generator) -> None:

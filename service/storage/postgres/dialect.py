@@ -1,6 +1,7 @@
 """A transaction that runs text on Postgres: arrays in, columns out, and the epoch in force."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
@@ -53,6 +54,14 @@ EPOCH_IN_FORCE = "current_setting('recrawl.epoch')::int"
 """Expression of the epoch that `ASK_EPOCH` has read, for statements in the same message."""
 
 
+Key = tuple[Any, ...]
+"""Statement and its parameters."""
+
+
+class Foreseen(Exception):
+    """The statement of a read is deferred, which ends the read; no error."""
+
+
 class PostgresDialect(Dialect):
     """A transaction that runs text on Postgres."""
 
@@ -69,6 +78,10 @@ class PostgresDialect(Dialect):
         """The epoch in force; None before the answer was read."""
         self.any_incidents = False
         """True if any host was under suspicion then."""
+        self.foreseen: dict[Key, PostgresRows] = {}
+        """Answers to deferred statements that a read will ask for."""
+        self.foresees = False
+        """True while reads only defer their statements."""
 
     @property
     def driver(self) -> psycopg.Connection[Any]:
@@ -78,7 +91,25 @@ class PostgresDialect(Dialect):
 
     @override
     def run(self, statement: str, **parameters: Any) -> PostgresRows:
+        if self.foresees:
+            rows = self.statements.later(statement, parameters)
+            self.foreseen[key_of(statement, parameters)] = rows
+            raise Foreseen
+        if self.foreseen:
+            foreseen = self.foreseen.pop(key_of(statement, parameters), None)
+            if foreseen is not None:
+                return foreseen
         return self.statements.run(statement, parameters)
+
+    @override
+    def foresee(self, *reads: Callable[[], object]) -> None:
+        self.foresees = True
+        try:
+            for read in reads:
+                with suppress(Foreseen):
+                    read()
+        finally:
+            self.foresees = False
 
     def later(self, statement: str, **parameters: Any) -> PostgresRows:
         """Defer one statement, whose answer can wait; it runs with the next one."""
@@ -172,6 +203,13 @@ class PostgresDialect(Dialect):
         if dropped:
             self.forget_epoch()
         return dropped
+
+
+def key_of(statement: str, parameters: dict[str, Any]) -> Key:
+    """Return what two equal statements have in common."""
+    values = parameters.values()
+    plain = (tuple(each.tolist()) if isinstance(each, np.ndarray) else each for each in values)
+    return (statement, *plain)
 
 
 def named(kind: type[ColumnsT], row: Row) -> ColumnsT:

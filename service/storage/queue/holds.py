@@ -181,7 +181,7 @@ class HoldsSql(Dialect, HoldStatements):
     def page_place(self, page_id: int) -> PagePlace:
         rows = self.read(PLACE, page_id=page_id)
         if not rows:
-            raise PageNotFound(f"no page has the id {page_id}; it was deleted a moment ago")
+            raise PageNotFound(f"no page has the id {page_id}; GET /pages lists the pages")
         (row,) = rows
         end = row["expires_at"] if row["is_open"] else None
         return PagePlace(row["queue_id"], row["name"], row["next_at"], row["worker"], end)

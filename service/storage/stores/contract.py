@@ -56,6 +56,7 @@ from service.storage.pages.listing import ListingStatements
 from service.storage.pages.states import StateStatements
 from service.storage.pages.validators import ValidatorStatements
 from service.storage.queue.answers import AnswerStatements
+from service.storage.queue.askers import AskerStatements
 from service.storage.queue.contract import QueueStatements
 from service.storage.queue.hosts import HostStatements
 from service.storage.queue.hours import HoursStatements
@@ -85,6 +86,7 @@ class Transaction(
     CostStatements,
     QueueStatements,
     SignStatements,
+    AskerStatements,
     AnswerStatements,
     ValidatorStatements,
     ListingStatements,

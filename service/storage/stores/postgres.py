@@ -55,6 +55,7 @@ from service.storage.postgres.connections import (
 from service.storage.postgres.leading import Heartbeat, LeadOf, leading
 from service.storage.postgres.listening import Listener
 from service.storage.postgres.statements import AUTOCOMMIT, SNAPSHOT, WRITE, Statements
+from service.storage.queue.askers import AskersSql
 from service.storage.queue.postgres import PostgresQueue
 from service.storage.queue.signs import SignsSql
 from service.storage.stores.contract import Lead, Store, Transaction, failing
@@ -100,6 +101,7 @@ class PostgresTransaction(
     CostSql,
     MeasuredSql,
     SignsSql,
+    AskersSql,
     StoppedSql,
     Transaction,
 ):

@@ -51,6 +51,7 @@ from service.storage.incarnations.sqlite import SqliteIncarnations
 from service.storage.log.sqlite import NewestStretches, SqliteLog
 from service.storage.pages.sqlite import SqlitePages
 from service.storage.pages.sqlite_lists import SqliteListing
+from service.storage.queue.askers import AskersSql
 from service.storage.queue.signs import SignsSql
 from service.storage.queue.sqlite import SqliteQueue
 from service.storage.sqlite.connections import (
@@ -99,6 +100,7 @@ class SqliteTransaction(
     CostSql,
     MeasuredSql,
     SignsSql,
+    AskersSql,
     StoppedSql,
     Transaction,
 ):

@@ -31,9 +31,11 @@ from service.storage.tables.queue import (
     crawl_days,
     deleted_hosts,
     due_pages,
+    filtered_hosts,
     host_incidents,
     host_queues,
     lease_answers,
+    lease_filters,
     pace,
 )
 from service.storage.tables.records import (
@@ -75,6 +77,7 @@ __all__ = [
     "epochs",
     "feed",
     "feed_files",
+    "filtered_hosts",
     "group_hours",
     "history",
     "history_parts",
@@ -86,6 +89,7 @@ __all__ = [
     "incarnations",
     "leads",
     "lease_answers",
+    "lease_filters",
     "log_files",
     "meta",
     "metadata",

@@ -124,6 +124,26 @@ lease_answers = sa.Table(
     comment="Answers to lease requests with an Idempotency-Key, for two minutes.",
 )
 
+lease_filters = sa.Table(
+    "lease_filters",
+    metadata,
+    sa.Column("filter_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("slice", sa.Integer, nullable=False),
+    sa.Column("slices", sa.Integer, nullable=False),
+    sa.Column("n_hosts", sa.Integer, nullable=False),
+    sa.Column("asked_at", Instant, nullable=False),
+    sa.Column("until_at", Instant, nullable=False),
+    comment="Filters of requests for leases, and when crawlers last sent one.",
+)
+
+filtered_hosts = sa.Table(
+    "filtered_hosts",
+    metadata,
+    sa.Column("host", sa.Text, primary_key=True),
+    sa.Column("filter_id", sa.BigInteger, primary_key=True),
+    comment="Hosts that these filters name.",
+)
+
 deleted_hosts = sa.Table(
     "deleted_hosts",
     metadata,

@@ -25,7 +25,7 @@ from service.model.webhooks import (
     WebhookProgress,
     WebhookStatus,
 )
-from service.storage.dialect import Dialect, Subject, assignments
+from service.storage.dialect import WEBHOOKS_HELD, Dialect, Subject, assignments
 
 DELIVERIES_KEPT = 1_000
 """Minimum number of deliveries that are kept for each webhook."""
@@ -151,16 +151,17 @@ DELETE = tuple(
         ("webhooks", "id"),
     )
 )
-DUE = """status = 'active' AND next_at <= %(now)s
-    AND (leased_until IS NULL OR leased_until <= %(now)s)"""
+NOT_HELD = f"NOT EXISTS (SELECT 1 FROM meta WHERE name = '{WEBHOOKS_HELD}')"
+DUE = f"""status = 'active' AND next_at <= %(now)s
+    AND (leased_until IS NULL OR leased_until <= %(now)s) AND {NOT_HELD}"""
 DUE_WEBHOOKS = f"""
 {SELECT} WHERE {DUE} AND (seq <= %(newest)s OR delivery IS NOT NULL)
     AND (next_at > %(after_at)s OR next_at = %(after_at)s AND id > %(after_id)s)
 ORDER BY next_at, id LIMIT %(limit)s
 """
-NEXT_DUE = """
+NEXT_DUE = f"""
 SELECT min(CASE WHEN leased_until > next_at THEN leased_until ELSE next_at END) AS next_at
-FROM webhooks WHERE status = 'active'
+FROM webhooks WHERE status = 'active' AND {NOT_HELD}
 """
 CLAIM = f"""
 UPDATE webhooks SET token = token + 1, leased_until = %(until)s WHERE id = %(id)s AND {DUE}

@@ -1,5 +1,7 @@
 """Best hours: the excess mass, the cost that it stands for, moves, turns and extra crawls."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,7 +30,7 @@ from service.core.change_hours.best_hours import (
     resistance,
     turns,
 )
-from service.core.change_hours.profile import SLOTS, TERMS, Profiles
+from service.core.change_hours.profile import ORDERS, SLOTS, TERMS, Profiles, waves
 from service.core.checks import InvalidInput
 
 FLAT = Day(np.ones_like(HOURS))
@@ -340,3 +342,26 @@ def test_a_spread_of_more_than_a_day_is_refused():
             call()
     with pytest.raises(InvalidInput, match="expected"):
         resistance(-1.0)
+
+
+def test_blocks_of_hosts_change_no_mass():
+    rng = np.random.default_rng(1)
+    n = module.ROWS + 200
+    profiles = Profiles(rng.normal(size=(n, TERMS)) * 0.3, rng.random(n))
+    spread = rng.random(n)
+    cosines, sines = np.split(profiles.harmonics, 2, axis=1)
+    scale = np.sinc(spread[:, None] * ORDERS) * profiles.weight[:, None] / (2 * np.pi * ORDERS)
+    wave = waves(SLOTS_OF_DAY)
+    plainly = (cosines * scale) @ wave.imag.T - (sines * scale) @ wave.real.T
+    np.testing.assert_allclose(excess_mass(profiles, spread), plainly, rtol=0, atol=1e-7)
+
+
+def test_masses_take_little_memory_beside_the_result():
+    n = 20_000
+    profiles = Profiles(np.full((n, TERMS), 0.1), np.ones(n))
+    excess_mass(profiles)  # what the first call loads is no memory of the second
+    tracemalloc.start()
+    mass = excess_mass(profiles, np.full(n, 0.1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * mass.nbytes

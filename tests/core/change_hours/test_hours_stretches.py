@@ -5,8 +5,9 @@ import pytest
 from support.hours_cases import burst
 
 from service.core.change_hours.best_hours import CONCENTRATION, excess_mass
-from service.core.change_hours.profile import SLOTS, Profiles
+from service.core.change_hours.profile import SLOTS, TERMS, Profiles
 from service.core.change_hours.stretches import (
+    ABOVE,
     LEAST_STRETCH,
     half_gap,
     near_crawls,
@@ -89,3 +90,14 @@ def test_rows_without_hours_have_any_stretch():
     empty = np.zeros(0)
     none = stretches(mass[:0], empty.astype(int), empty.astype(bool), empty, empty)
     assert none.shape == (0,)
+
+
+def test_half_gaps_are_those_of_each_row_alone():
+    rng = np.random.default_rng(2)
+    coefficients = rng.normal(size=(300, TERMS)) * 0.3
+    mass = excess_mass(Profiles(coefficients, 1.0 * (rng.random(300) < 0.9)), STRETCH)
+    for row, gap in zip(mass, half_gap(mass), strict=True):
+        above = row > ABOVE * row.max()
+        begins = np.flatnonzero(above & ~np.roll(above, 1))
+        between = np.diff(begins, append=begins[:1] + SLOTS)
+        assert gap == 0.5 * between.min(initial=SLOTS) / SLOTS
