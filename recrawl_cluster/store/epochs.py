@@ -120,6 +120,7 @@ class ShardedEpochs(Routing):
 
     load_caps = on_all("load_caps", ascending)
     host_delays = by_ids("host_delays", ascending)
+    longest_delay = on_all("longest_delay", lambda _, delays: max(delays))
     shifts = on_all("shifts", ascending)
     host_hours = on_all("host_hours", ascending)
     change_hours = by_ids("change_hours", ascending)

@@ -117,6 +117,10 @@ class MemorySchedule(Transaction):
         )
 
     @override
+    def longest_delay(self) -> float:
+        return 0.0
+
+    @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         copied = schedule.take(np.arange(len(schedule)))
         self.set("written", {**self.store.written, epoch: copied})

@@ -286,7 +286,7 @@ def draw(
         due=due,
         ahead=min(now.ahead, due),
         in_windows=min(now.in_windows, due),
-        shared=min(now.shared, due),
+        shared=min(now.shared, now.shared_each * due),
         on_loan=usable(terms, wish, min(now.on_loan, wish.on_loan)),
         first=first,
         first_share=terms.first_share,

@@ -64,6 +64,8 @@ class Available(NamedTuple):
     """Part of `due` for pages of hosts with windows that are not due yet."""
     shared: float = 0.0
     """Part of `due` that hosts with windows take before others, by their share of the day."""
+    shared_each: float = 0.0
+    """Share of each amount that they take before others, until they have `shared`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,11 @@ def room(
     due = max(min(tokens, pace.left) - kept.due * pace.budget, 0.0)
     ahead = max(min(pace.ahead, due), 0.0)
     first = most_first if isinf(most_first) else most_first * (1.0 - kept.due)
-    shared = (kept.in_windows - kept.due) * pace.budget - pace.in_windows
+    released = kept.in_windows - kept.due
+    shared = max(released * pace.budget - pace.in_windows, 0.0)
+    # at once, what a late start has left to hosts with windows would be a burst
+    own = pace.spent - pace.in_windows
+    others = max((1.0 - kept.early - released) * pace.budget - own, 0.0)
     evenly = max(min(pace.left - kept.early * pace.budget, due), 0.0)
     return Available(
         due=due,
@@ -215,7 +221,8 @@ def room(
         on_loan=max(loan_days * pace.budget - pace.debt, 0.0),
         first=max(first - pace.n_first, 0.0),
         in_windows=evenly if kept.in_windows > 0 else 0.0,
-        shared=max(min(shared, due), 0.0),
+        shared=min(shared, due),
+        shared_each=shared / (shared + others) if shared > 0 else 0.0,
     )
 
 
@@ -255,6 +262,22 @@ def taken(pace: Pace, crawls: TakenAmounts) -> Pace:
         n_first=pace.n_first + crawls.first,
         in_windows=pace.in_windows + crawls.in_windows,
     )
+
+
+def regrouped(pace: Pace, before: float, after: float) -> Pace:
+    """Return the pace after the share of hosts with windows in the plan changed, in [0, 1].
+
+    Hosts whose windows are new have had their part of what other hosts took of the day. Therefore
+    their share begins with the time that follows.
+
+    >>> afternoon = Pace(budget=24.0, at=0.75, tokens=6.0, spent=18.0)
+    >>> regrouped(afternoon, 0.0, 1 / 3).in_windows
+    6.0
+    """
+    if after <= before:
+        return replace(pace, in_windows=pace.in_windows * after / before if before > 0 else 0.0)
+    part = (after - before) / (1.0 - before)
+    return replace(pace, in_windows=pace.in_windows + part * (pace.spent - pace.in_windows))
 
 
 def given_back(pace: Pace, unused: TakenAmounts, day: int) -> Pace:

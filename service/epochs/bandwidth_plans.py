@@ -11,17 +11,18 @@ from service.core.allocation.problem import Allocation
 from service.core.checks import BandwidthInfeasible
 from service.core.common_values import alone
 from service.core.division import Division, Wanted, divided
+from service.epochs.capacities import WindowLoss, worst
 from service.epochs.constraints import CONSTRAINED, LEAST
 from service.epochs.division import ONE_EACH
 from service.epochs.optimum import AllocationInput, capacities_of, optimum_in_windows, priced
 from service.epochs.plan import Plan
 from service.epochs.solve import total_costs
-from service.epochs.windows import HostWindows, worst
+from service.epochs.windows import HostWindows
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS
 from service.model.arrays import Bools, Floats, Ints, element_types
 from service.model.columns import CapColumns, EpochColumns
-from service.model.domain import Certificate, Observability
+from service.model.domain import Certificate
 from service.model.known_shares import expected_share
 
 MOST_LISTED = 1_000
@@ -77,7 +78,7 @@ class Basis:
     posterior: RatePosterior | None = None
     """As in `AllocationInput`."""
     windows: HostWindows | None = None
-    """Windows of hosts; None: all are open at all times."""
+    """Hosts that may be closed, or have a delay; None: there are none."""
 
 
 class Ranked(NamedTuple):
@@ -134,7 +135,7 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     )
     try:
         capacities = capacities_of(pages, basis.windows, plan)
-        allocation, audits = alone(optimum_in_windows(problem, start, capacities))
+        allocation, audits, caps, crawls = alone(optimum_in_windows(problem, start, capacities))
     except BandwidthInfeasible:
         return _infeasible(pages, bandwidth, plan.unit, costs.of_pages)
     rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability
@@ -151,14 +152,11 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
         harmonic_cost=harmonic,
         binary_cost=binary,
         fresh_share=share,
-        window_losses=[
-            WindowLossAnswer(**loss._asdict())
-            for loss in alone(worst(capacities, allocation.crawl_rate))
-        ],
+        window_losses=[_loss(loss) for loss in alone(worst(capacities, crawls))],
     )
-    crawls = np.where(basis.has_copy, _crawls(pages, estimates, *rates), 0.0)
+    crawls = np.where(basis.has_copy, crawls, 0.0)
     ranked = _ranked(basis.hosts, crawls), _ranked(basis.tags, crawls)
-    return Solved(figures, *ranked, _at_cap(basis.caps, allocation))
+    return Solved(figures, *ranked, _at_cap(basis.caps, caps, allocation))
 
 
 def _freshness(
@@ -214,17 +212,6 @@ def _infeasible(pages: EpochColumns, bandwidth: float, unit: str, cost: Floats |
     return Solved(figures, starved=row[n_fit:][::-1][:MOST_LISTED].copy())
 
 
-def _crawls(
-    pages: EpochColumns, estimates: RateEstimates, crawl_rate: Floats, crawl_probability: Floats
-) -> Floats:
-    """Return (N,) crawls a day, on the change hours and on pings, as the bandwidth counts them."""
-    if not crawl_probability.any():
-        return crawl_rate
-    complete = pages.observability == Observability.complete
-    announced = np.where(complete, 1.0, estimates.recall / estimates.precision)
-    return crawl_rate + crawl_probability * announced * estimates.change_rate
-
-
 def _ranked(members: Members, crawls: Floats) -> Ranked:
     weights = crawls[members.row]
     sums = np.bincount(members.code, weights, len(members.ids)).astype(np.float64, copy=False)
@@ -232,10 +219,23 @@ def _ranked(members: Members, crawls: Floats) -> Ranked:
     return Ranked(busiest, sums[busiest])
 
 
-def _at_cap(caps: CapColumns, allocation: Allocation) -> frozenset[int]:
-    if allocation.host_multiplier is None:
+def _loss(loss: WindowLoss) -> WindowLossAnswer:
+    host, wanted, by_delay, by_closures, _ = loss
+    return WindowLossAnswer(host=host, wanted=wanted, by_delay=by_delay, by_closures=by_closures)
+
+
+def _at_cap(caps: CapColumns, in_force: CapColumns, allocation: Allocation) -> frozenset[int]:
+    """Return the hosts whose own cap, or that of their group, is used up.
+
+    `in_force` has the caps of the allocation. A host that is at the capacity of its open time does
+    not use up a higher cap.
+    """
+    if allocation.host_multiplier is None or not len(caps):
         return frozenset()
-    above = allocation.host_multiplier[: len(caps)] > allocation.multiplier * (1.0 + USED_UP)
+    own = in_force.host_id.searchsorted(caps.host_id)
+    above = allocation.host_multiplier[own] > allocation.multiplier * (1.0 + USED_UP)
+    for name in ("max_crawl_rate", "group_max_crawl_rate"):
+        above &= ~(getattr(in_force, name)[own] < np.nan_to_num(getattr(caps, name), nan=np.inf))
     return frozenset(caps.host_id[above].tolist())
 
 

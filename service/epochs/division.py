@@ -194,8 +194,9 @@ def add_rates_of_new(
 ) -> None:
     """Write the rates of pages without a copy into an allocation, at the multipliers in force.
 
-    `most` is the maximum amount a day of a page where a multiplier is 0. `cost` has the amount of a
-    crawl of each page.
+    `caps` are those of the allocation, whose hosts its multipliers have. `most` is the
+    maximum amount a day of a page where a multiplier is 0. `cost` has the amount of a crawl of each
+    page.
     """
     row = np.flatnonzero(~with_copy(pages) & (pages.importance > 0))
     if not row.size:

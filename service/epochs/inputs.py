@@ -13,7 +13,7 @@ from service.epochs.change_hours import Hours, load_hours
 from service.epochs.plan import Plan
 from service.epochs.recalibration import NO_OUTCOMES, Outcomes, read_outcomes
 from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
-from service.epochs.windows import HostWindows, load_windows
+from service.epochs.windows import HostWindows, load_windows, most_crawls
 from service.estimation.estimates import rates_from_log
 from service.estimation.rules import fitted_last
 from service.model.arrays import SHARD_BITS, Floats, distinct, instant
@@ -52,7 +52,7 @@ class Input(NamedTuple):
     revisions: WideRevisions | None = None
     """Wide revisions that the last epoch knew; None: none."""
     windows: HostWindows | None = None
-    """Windows of hosts; None: all are open at all times."""
+    """Hosts that may be closed, or that the budget may be too much for; None: there are none."""
     digest: NDArray[Any] | None = None
     """(N,) digests of pages whose twins and URL groups may be in other parts (`core.twins`); None:
     the shard is whole, and its twins are discounted."""
@@ -83,7 +83,7 @@ def read(tx: Transaction, task: Task, pages: EpochColumns) -> Input:
         from_log = rates_from_log(tx, pages.page_id, plan.estimator)
     requests = read_requests(tx, last, task.at)
     revisions = None if last is None else tx.wide_revisions(last.epoch)
-    windows = load_windows(tx, pages.host_id, plan.host_delay_s)
+    windows = load_windows(tx, pages.host_id, plan, most_crawls(plan))
     others = requests, revisions, windows
     return Input(pages, caps, plan.estimator, None, change_hours, from_log, *others)
 

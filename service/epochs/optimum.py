@@ -16,10 +16,11 @@ from service.core.common_values import Contribution, Joint, anywhere, gathered, 
 from service.core.doubt import counted_rate
 from service.core.pings import PingEstimate, audit_rate
 from service.core.prices import allocated
+from service.epochs.capacities import MOST_ROUNDS, Capacities, limited
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.division import UnitCosts
 from service.epochs.plan import Plan
-from service.epochs.windows import MOST_ROUNDS, Capacities, HostWindows, limited
+from service.epochs.windows import HostWindows
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import typical_cost
 from service.model.arrays import Floats, places
@@ -100,29 +101,54 @@ def under_doubt(problem: AllocationInput, multiplier: float) -> AllocationInput:
 def capacities_of(
     pages: EpochColumns, windows: HostWindows | None, plan: Plan
 ) -> Capacities | None:
-    """Return what hosts can be crawled in their open time; None: all are open at all times."""
+    """Return what hosts can be crawled in their open time; None: all as often as is wanted."""
     if windows is None or plan.objective != CONSTRAINED:
         return None
     return Capacities(windows, places(pages.host_id, windows.host_id))
 
 
+class Optimum(NamedTuple):
+    """An optimum within the open time of hosts."""
+
+    allocation: Allocation
+    audits: Audits
+    caps: CapColumns
+    """Caps in force: those that are set, and the capacities of hosts."""
+    crawls: Floats
+    """(N,) crawls a day of pages, on the clock, audits included, and on pings."""
+
+
 def optimum_in_windows(
     problem: AllocationInput, start: float | None, capacities: Capacities | None
-) -> Joint[tuple[Allocation, Audits]]:
+) -> Joint[Optimum]:
     """Return the optimum within the open time of hosts; without `capacities` that of `optimum`."""
+    caps = problem.caps
     result = yield from optimum(problem, start)
+    crawls = crawls_of(problem, *result)
     if not (yield from anywhere(capacities is not None)):
-        return result
+        return Optimum(*result, caps, crawls)
     for _ in range(MOST_ROUNDS):
-        exceeded = capacities is not None and capacities.exceeded(result[0].crawl_rate)
+        exceeded = capacities is not None and capacities.exceeded(crawls)
         if not (yield from anywhere(exceeded)):
             break
-        within = problem
         if capacities is not None:
             caps = limited(problem.caps, capacities.windows, capacities.limits)
-            within = problem._replace(caps=caps)
+        within = problem._replace(caps=caps)
         result = yield from optimum(within, result[0].multiplier)
-    return result
+        crawls = crawls_of(problem, *result)
+    return Optimum(*result, caps, crawls)
+
+
+def crawls_of(problem: AllocationInput, allocation: Allocation, audits: Audits) -> Floats:
+    """Return (N,) crawls a day, on the clock and on pings, as bandwidth and caps count them."""
+    estimates, crawls = problem.estimates, allocation.crawl_rate
+    if audits.total > 0:
+        crawls = crawls + audits.of_pages
+    if not allocation.crawl_probability.any():
+        return crawls
+    complete = problem.pages.observability == Observability.complete
+    announced = np.where(complete, 1.0, estimates.recall / estimates.precision)
+    return crawls + allocation.crawl_probability * announced * estimates.change_rate
 
 
 def _within_limits(

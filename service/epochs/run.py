@@ -15,6 +15,7 @@ import structlog
 from service.budget.admission import admit_waiting, sample
 from service.budget.in_force import BudgetInForce
 from service.budget.spending import adopt_unit
+from service.budget.window_shares import follow_windows
 from service.core.checks import BandwidthInfeasible
 from service.epochs.inputs import Task
 from service.epochs.part import Run
@@ -73,7 +74,7 @@ def run_epoch(store: Store, plan: Plan, now: Clock, spread: Spread = in_this_pro
         log.info("this process leads: epoch started", epoch=epoch.epoch)
         try:
             with spread(store, lead, Task(plan, last, now())) as parts:
-                _load_solve_publish(lead, parts, epoch.epoch, now)
+                _load_solve_publish(store, lead, parts, epoch.epoch, last, now)
         except Exception as error:
             reason = failure(error)
             fault = not isinstance(error, EXPECTED)
@@ -106,10 +107,14 @@ def _keep_house(lead: Lead, plan: Plan, now: Clock) -> None:
         log.warning("the database has no room left to drop old schedules and log entries")
 
 
-def _load_solve_publish(lead: Lead, parts: EpochParts, epoch: int, now: Clock) -> None:
+def _load_solve_publish(
+    store: Store, lead: Lead, parts: EpochParts, epoch: int, last: Epoch | None, now: Clock
+) -> None:
     certificate = recovered(parts, lambda n: _attempted(parts, lead, Run(epoch, n)))
     with lead.begin() as tx:
         tx.publish(epoch, certificate, now(), parts.unwritten)
+        if store.has_queue:
+            follow_windows(tx, None if last is None else last.certificate, certificate)
     published = {"epoch": epoch, "n_pages": certificate.n_pages}
     log.info("epoch published", **published, seconds=certificate.seconds)
 

@@ -19,6 +19,7 @@ from service.core.quantiles import percentiles
 from service.core.shared_changes import ShareEvidence
 from service.epochs.ages import exposures as aged_exposures
 from service.epochs.ages import hot_apart
+from service.epochs.capacities import WindowLoss, worst
 from service.epochs.change_hours import Hours
 from service.epochs.division import (
     ONE_EACH,
@@ -35,7 +36,7 @@ from service.epochs.plan import Plan
 from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, joined
 from service.epochs.shifts import exposures, placed, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
-from service.epochs.windows import HostWindows, WindowLoss, demand, worst
+from service.epochs.windows import HostWindows, closing, demand
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS
 from service.model.arrays import Floats, Ints
@@ -71,7 +72,7 @@ class Problem(NamedTuple):
     posterior: RatePosterior | None = None
     """Change rates in doubt; None: none is."""
     windows: HostWindows | None = None
-    """Hosts that may be closed; None: all are open at all times."""
+    """Hosts that may be closed, or that the budget may be too much for; None: there are none."""
 
     @property
     def hours_in_force(self) -> HoursInForce | None:
@@ -119,8 +120,9 @@ def solve(problem: Problem) -> Joint[EpochResult]:
     rates = yield from _rates(problem, budget, wants, costs)
     urgencies = yield from _urgencies(problem, rates.crawl, wants, costs, place)
     since = LastEpoch.of(problem.last, problem.evidence)
-    hours = problem.change_hours, place, problem.caps, since, problem.now, problem.windows
-    shifts = shifted(pages, estimates, rates.crawl, urgencies.of_pages, *hours)
+    hours = problem.change_hours, place, problem.caps, since, problem.now
+    closes = closing(problem.windows)
+    shifts = shifted(pages, estimates, rates.crawl, urgencies.of_pages, *hours, closes)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,
@@ -179,16 +181,25 @@ def _rates(problem: Problem, budget: Division, wants: Wanted, costs: UnitCosts) 
     last = problem.last and problem.last.certificate
     start = last.multiplier if last and last.unit == plan.unit else None
     capacities = capacities_of(pages, problem.windows, plan)
-    allocation, audits = yield from optimum_in_windows(of_sharers, start, capacities)
-    losses = yield from worst(capacities, allocation.crawl_rate)
+    result = yield from optimum_in_windows(of_sharers, start, capacities)
+    allocation, audits, in_force, crawls = result
+    losses = yield from worst(capacities, crawls, *_losses_before(problem))
     if apart:
         planned, of_pages = budget.planned, costs.of_pages
-        add_rates_of_new(pages, problem.estimates, caps, allocation, planned, of_pages)
+        add_rates_of_new(pages, problem.estimates, in_force, allocation, planned, of_pages)
     crawl_rate = allocation.crawl_rate
     if audits.total > 0:
         crawl_rate = crawl_rate + audits.of_pages
     figures = replace(allocation, crawl_rate=NO_RATES, crawl_probability=NO_RATES)
     return Rates(crawl_rate, allocation.crawl_probability, audits.total, figures, losses)
+
+
+def _losses_before(problem: Problem) -> tuple[float, dict[str, float]]:
+    """Return the instant of this epoch, and since when the last one named hosts, s since 1970."""
+    last = problem.last and problem.last.certificate
+    losses = last.window_losses if last else ()
+    at = float(problem.now.astype("M8[us]").astype(np.int64)) / 1e6
+    return at, {host: since for host, *_, since in losses if not np.isnan(since)}
 
 
 def _urgencies(

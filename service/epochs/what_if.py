@@ -153,7 +153,7 @@ class WhatIf:
             estimates=estimates,
             posterior=posterior,
             caps=caps,
-            windows=load_windows(tx, pages.host_id, self.plan.host_delay_s),
+            windows=load_windows(tx, pages.host_id, self.plan),
             hosts=Members.of(slice(None), pages.host_id),
             tags=_tags(tx, pages.page_id),
             n_assumed=n_assumed,

@@ -116,7 +116,14 @@ def days(span: NDArray[np.timedelta64]) -> Floats:
 
 
 def distinct(ids: Ints) -> Ints:
-    """Return each id once, ascending; ten times as fast as `np.unique`, which hashes the ids."""
+    """Return each id once, ascending; ten times as fast as `np.unique`, which hashes the ids.
+
+    O(N) if the ids lie close together.
+    """
+    if len(ids) and (most := int(ids.max())) - (least := int(ids.min())) < len(ids):
+        seen = np.zeros(most - least + 1, np.bool_)
+        seen[ids - least] = True
+        return seen.nonzero()[0].astype(ids.dtype) + ids.dtype.type(least)
     ordered = ids.copy()
     ordered.sort()
     return ordered[_first(ordered)]

@@ -357,8 +357,8 @@ class Certificate:
     """Evidence of the age profile, as packed by `core.age_evidence`; empty: none yet."""
     recalibration: tuple[float, ...] = ()
     """Numbers of `core.recalibration`; empty: none yet."""
-    window_losses: tuple[tuple[str, float, float, float], ...] = ()
-    """Hosts whose windows are too narrow (`epochs.windows.WindowLoss`), the worst first."""
+    window_losses: tuple[tuple[str, float, float, float, float], ...] = ()
+    """Hosts whose windows are too narrow (`epochs.capacities.WindowLoss`), the worst first."""
     window_demand: tuple[tuple[str, str, float], ...] = ()
     """Windows, blackouts and the planned amount a day of the hosts that have them, in `unit`.
 

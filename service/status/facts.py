@@ -141,7 +141,7 @@ class Facts:
     """Leases that run."""
     never_open: Sequence[NeverOpen] = ()
     """Hosts and groups whose windows do not open within a year."""
-    window_losses: Sequence[tuple[str, float, float, float]] = ()
+    window_losses: Sequence[tuple[str, float, float, float, float]] = ()
     """As in `Certificate`, of the epoch in force."""
     planned_at: datetime | None = None
     """Start of the epoch in force; None: no epoch."""

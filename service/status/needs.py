@@ -17,7 +17,8 @@ question.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from math import isnan
 from shlex import quote
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -242,10 +243,11 @@ def windows_never_open(facts: Facts) -> Iterator[Found]:
 
 def windows_too_narrow(facts: Facts) -> Iterator[Found]:
     """Yield hosts that lose many crawls to their windows, by the plan of the epoch in force."""
-    for host, wanted, by_delay, by_closures in facts.window_losses:
-        if facts.planned_at is None:
+    for host, wanted, by_delay, by_closures, began in facts.window_losses:
+        since = facts.planned_at if isnan(began) else datetime.fromtimestamp(began, UTC)
+        if since is None:
             continue
-        open_time = f"{by_delay:,.0f} because its delay leaves no time for more"
+        open_time = f"{by_delay:,.0f} because its delay leaves no time for more while it is open"
         closures = f"{by_closures:,.0f} because pages are wanted more often than it opens"
         causes = [open_time] * (by_delay >= 1) + [closures] * (by_closures >= 1)
         values = {
@@ -255,7 +257,7 @@ def windows_too_narrow(facts: Facts) -> Iterator[Found]:
             "causes": ", and ".join(causes),
             "remedy": f"recrawl hosts show {host}",
         }
-        yield Found(host, facts.planned_at, values)
+        yield Found(host, since, values)
 
 
 def webhooks_held(facts: Facts) -> Iterator[Found]:

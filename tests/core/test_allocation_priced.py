@@ -254,3 +254,17 @@ def test_a_thousand_pages_take_few_passes():
     )
     assert allocation.kkt_residual < 1e-11
     assert allocation.passes < 100
+
+
+@pytest.mark.parametrize("cost", [1e-3, 0.9])
+def test_a_host_whose_pages_are_at_their_maxima_keeps_its_cap(cost):
+    allocation = allocate_harmonic(
+        *([0.1, 0.1], [1e-3, 1e-3], [False, False], 1.0),
+        host=[0, 1],
+        host_bandwidth=[np.inf, 1e-3],
+        max_crawl_rate=[np.inf, 0.5],
+        cost=[cost, cost],
+    )
+    assert allocation.crawl_rate[1] == pytest.approx(1e-3, rel=1e-9)
+    assert allocation.crawl_rate.sum() * cost == pytest.approx(1.0, rel=1e-9)
+    assert allocation.kkt_residual < 1e-9

@@ -1,6 +1,7 @@
 """The gate of crawls: what a day, and any number of days, may spend."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.checks import InvalidInput
-from service.core.pace import Pace, TakenAmounts, advanced, at_last_request, given_back, room, taken
+from service.core.even_days import Demand, kept
+from service.core.open_hours import OpenHours
+from service.core.pace import (
+    Pace,
+    TakenAmounts,
+    advanced,
+    at_last_request,
+    given_back,
+    regrouped,
+    room,
+    taken,
+)
 
 ROUNDING = 1e-9
 
@@ -183,3 +195,29 @@ def test_first_crawls_of_a_day_have_a_maximum():
 def test_a_budget_is_a_finite_amount(budget):
     with pytest.raises(InvalidInput, match="budget"):
         advanced(Pace.starting(1.0, 0.0), 1.0, budget)
+
+
+def test_hosts_with_windows_take_their_share_in_turn_with_others_after_a_late_start():
+    day = np.datetime64("2026-05-01", "us") + np.arange(10) * np.timedelta64(1, "D")
+    hours = OpenHours.of(day, day + np.timedelta64(1430, "m"), day[0], day[-1])
+    demands = [Demand(hours, 100.0), Demand(None, 200.0)]
+    at = 16.5 / 24
+    late = kept(demands, day[3] + np.timedelta64(990, "m"))
+    new = Pace.starting(24_000.0, at)
+    now = room(new, kept=late)
+    assert now.shared == pytest.approx(8_000 * at, rel=0.1)
+    assert now.shared_each == pytest.approx(1 / 3, rel=0.05)
+    # others have taken what is released to them and more, so all is for hosts with windows
+    ahead = replace(new, spent=17_000.0, in_windows=500.0)
+    assert room(ahead, kept=late).shared_each == 1.0
+    # hosts with windows have had their share
+    even = replace(new, spent=16_000.0, in_windows=8_000.0)
+    assert (room(even, kept=late).shared, room(even, kept=late).shared_each) == (0.0, 0.0)
+
+
+def test_a_change_of_windows_moves_the_part_of_the_hosts_that_it_concerns():
+    noon = Pace(budget=24.0, at=0.5, tokens=0.0, spent=12.0, in_windows=3.0)
+    assert regrouped(noon, 0.25, 0.5).in_windows == 6.0
+    assert regrouped(noon, 0.5, 0.25).in_windows == 1.5
+    assert regrouped(noon, 0.5, 0.0).in_windows == 0.0
+    assert regrouped(noon, 0.0, 0.0).in_windows == 0.0

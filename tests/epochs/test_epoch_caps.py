@@ -132,6 +132,14 @@ def test_caps_that_leave_bandwidth_over_leave_it_unspent(store, ids):
     assert epoch.certificate.bandwidth_used == pytest.approx(6, rel=1e-6)
 
 
+def test_a_host_is_planned_no_more_than_its_delay_permits(store, ids):
+    _, free = run(store, ids)
+    at_delay = sorted(free.values())[2]
+    _, slow = run(store, ids, replace(PLAN, host_delay_s=86_400 / at_delay))
+    assert max(slow.values()) <= at_delay * (1 + 1e-3)
+    assert sum(slow.values()) == pytest.approx(min(20, 4 * at_delay), rel=1e-3)
+
+
 def test_minimum_rates_beat_the_cap_of_their_host_and_group_and_it_is_told(store, ids):
     register(store, 20, host="a.example", min_crawl_rate=0.3)
     register(store, 20, host="b.example", min_crawl_rate=0.1)

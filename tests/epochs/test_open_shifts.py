@@ -6,8 +6,9 @@ import pytest
 from service.core.change_hours.best_hours import Planned, excess_mass, turns
 from service.core.change_hours.profile import Profiles
 from service.core.open_hours import DAY_US, OpenHours
+from service.epochs.capacities import Capacities, kept, limited
 from service.epochs.open_shifts import MINUTE_US, nominal_in_open_time, shifts_in_open_time
-from service.epochs.windows import Capacities, HostWindows, kept, limited
+from service.epochs.windows import HostWindows
 from service.model.columns import CapColumns
 
 BEGIN = np.datetime64("2026-05-01", "us")
@@ -75,6 +76,7 @@ def windows_of(hours, capacity, queue=(1, 2)):
         hours=np.array([hours, hours], object),
         texts=np.array([None, None], object),
         capacity=np.asarray(capacity, np.float64),
+        at_delay=np.full(2, np.inf),
     )
 
 
@@ -93,7 +95,7 @@ def test_limits_rise_until_the_crawls_that_are_made_fill_the_open_time(rate):
         rates = np.minimum(wanted, capacities.limits[1] / n)
     share = kept(np.full(n, hours, object), rates)
     assert float((rates * share).sum()) == pytest.approx(capacity, rel=0.02)
-    (loss,) = capacities.losses(rates)
+    (loss,) = capacities.losses(rates, 5.0, {})
     assert loss.host == "a.example"
     assert loss.wanted == pytest.approx(rate * n)
     assert loss.by_delay + loss.by_closures == pytest.approx(rate * n - capacity, rel=0.03)
@@ -103,7 +105,7 @@ def test_a_host_within_its_capacity_is_not_limited():
     capacities = Capacities(windows_of(nights(), [1e6, 1e6]), np.zeros(3, np.int64))
     assert not capacities.exceeded(np.ones(3))
     assert capacities.limits == {}
-    assert capacities.losses(np.ones(3)) == []
+    assert capacities.losses(np.ones(3), 5.0, {}) == []
 
 
 def test_limits_join_the_caps_that_are_set():
@@ -122,3 +124,17 @@ def test_limits_join_the_caps_that_are_set():
     assert of_group.group_id.tolist() == [5, 5, 0]
     assert of_group.group_max_crawl_rate[:2].tolist() == [30.0, 30.0]
     assert limited(caps, windows_of(nights(), [1.0, 1.0]), {}) is caps
+
+
+def test_the_limit_of_a_group_holds_for_its_hosts_without_windows():
+    caps = CapColumns(
+        host_id=np.array([7]),
+        host=np.array(["c.example"], object),
+        max_crawl_rate=np.array([np.nan]),
+        group_id=np.array([5]),
+        group=np.array(["g"], object),
+        group_max_crawl_rate=np.array([90.0]),
+    )
+    within = limited(caps, windows_of(nights(), [1.0, 1.0], (-5, -5)), {-5: 30.0})
+    assert within.group_id.tolist() == [5, 5, 5]
+    assert within.group_max_crawl_rate.tolist() == [30.0, 30.0, 30.0]

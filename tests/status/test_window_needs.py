@@ -31,9 +31,22 @@ def test_a_host_that_loses_its_crawls_is_named_with_the_cause(live):
     need = needs(live)["window_too_narrow"]
     assert need["subject"] == HOST
     assert "because its delay leaves no time for more" in need["sentence"]
+    live.clock.advance(hours=1)
+    live.epoch()
+    assert needs(live)["window_too_narrow"]["since"] == need["since"]
     live.client.patch(f"/hosts/{HOST}", json={"windows": None, "min_delay_s": 1})
     live.epoch()
     assert "window_too_narrow" not in needs(live)
+
+
+def test_a_host_that_its_delay_alone_holds_back_needs_nothing(live):
+    live.client.patch(f"/hosts/{HOST}", json={"windows": ["00:00-23:50 UTC"]})
+    live.client.put("/budget", json={"budget": "100000 crawls"})
+    live.epoch()
+    assert "window_too_narrow" not in needs(live)
+    (plan,) = live.get("/plan", bandwidth=100_000).json()["items"]
+    assert plan["bandwidth_used"] < 24.1
+    assert plan["window_losses"] == []
 
 
 def test_a_change_of_windows_has_an_epoch_at_once_which_ends_the_need(live):

@@ -42,7 +42,7 @@ class Slopes(NamedTuple):
     slope: float
     """Fall of the spend for a rise of the multiplier, with the crawls of capped hosts kept."""
     off: float
-    """Largest relative distance of a capped host from its cap."""
+    """Largest relative distance of a capped host from its cap; inf where it has no slope."""
     spent: float
 
 
@@ -63,12 +63,15 @@ def _slopes(caps: Floats, extra: Floats, multiplier: float, here: HostTotals) ->
     spend_after = spend + float(share @ gained)
     # a host that leaves its cap takes part in the fall of the spend
     share = np.where(extra + step > 0, share, 0.0)
+    off = float(np.abs(missing[capped]).max(initial=0.0))
+    # all pages of such a host are at their maxima
+    stuck = (w == 0) & np.isfinite(extra) & (crawls > caps)
     return Slopes(
         step,
         share,
         spend_after,
         cost_2_w - float(share @ cost_w),
-        float(np.abs(missing[capped]).max(initial=0.0)),
+        np.inf if stuck.any() else off,
         spend,
     )
 
@@ -96,8 +99,8 @@ def at_once(
     r"""Search the multipliers of the budget and of all hosts by Newton steps of all at once.
 
     A step ends the search if the distance before it was at most `close`, relatively: the next one
-    is about its square. None: the search does not end soon. It has no brackets, and a budget that
-    the caps leave unused has no root.
+    is about its square. None: the search does not end soon. It has no brackets. A budget that the
+    caps leave unused has no root, and hosts whose pages are at their maxima have no slope.
     """
     caps, budget = levels[-1].bandwidth, float(levels[0].bandwidth[0])
     s, extra = guess.s, np.where(caps > 0, guess.extra, np.inf)
@@ -110,7 +113,7 @@ def at_once(
         with np.errstate(all="ignore"):
             bend = np.float64(spend) / slope / (multiplier * multiplier)
             after = float(_next(np.float64(s), bend, np.float64(budget) / spend - 1))
-        if not 0 < after < UNLIMITED:
+        if not 0 < after < UNLIMITED or np.isinf(off):
             return None
         s = float(np.clip(after, s / FURTHEST, s * FURTHEST))
         step = own.extra - own.share * (1 / s - multiplier)

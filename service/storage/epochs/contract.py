@@ -351,7 +351,10 @@ def decode_epoch(row: Mapping[str, Any]) -> Epoch:
         for name in ("age_evidence", "recalibration"):
             values[name] = tuple(map(float, values[name] or ()))
         losses = values["window_losses"] or ()
-        values["window_losses"] = tuple((host, *map(float, each)) for host, *each in losses)
+        # losses of an older release have no instant
+        values["window_losses"] = tuple(
+            (host, *map(float, (*each, "nan")[:4])) for host, *each in losses
+        )
         demand = values["window_demand"] or ()
         values["window_demand"] = tuple((*texts, float(a_day)) for *texts, a_day in demand)
         for name in ("prior", "seconds"):  # JSON returns 1e22 as an integer

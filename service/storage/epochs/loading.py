@@ -29,6 +29,10 @@ class LoadStatements(Subject):
         """Return the host queues and the delays of hosts, by ascending host_id."""
 
     @abstractmethod
+    def longest_delay(self) -> float:
+        """Return the longest delay that a host queue has of its own or of robots.txt, seconds."""
+
+    @abstractmethod
     def load_caps(self) -> CapColumns:
         """Return the hosts with a cap on crawls a day, of their own or of their group."""
 
@@ -76,6 +80,10 @@ FROM hosts LEFT JOIN host_queues AS used ON used.queue_id = {HOST_QUEUE}
 WHERE host_id IN (SELECT value FROM {{ids}}) ORDER BY host_id
 """
 
+LONGEST_DELAY = """
+SELECT coalesce(max(min_delay_s), 0.0), coalesce(max(robots_delay_s), 0.0) FROM host_queues
+"""
+
 TAG_NAMES = "SELECT tag_id, tag FROM tags WHERE tag_id IN (SELECT value FROM {ids})"
 HOST_NAMES = "SELECT host_id, host FROM hosts WHERE host_id IN (SELECT value FROM {ids})"
 
@@ -90,6 +98,11 @@ class LoadSql(Dialect, LoadStatements):
             return HostDelays.empty()
         read = zip(element_types(HostDelays).items(), zip(*rows, strict=True), strict=True)
         return HostDelays(**{name: np.array(cells, kind) for (name, kind), cells in read})
+
+    @override
+    def longest_delay(self) -> float:
+        ((own, of_robots),) = self.run(LONGEST_DELAY)
+        return max(float(own), float(of_robots))
 
     @override
     def load_caps(self) -> CapColumns:
