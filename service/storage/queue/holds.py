@@ -101,6 +101,13 @@ class HoldStatements(Subject):
 
 
 OF_QUEUE = element_types(HostQueues)
+READ_COLUMNS = ", ".join(
+    {
+        **{name: name for name in OF_QUEUE},
+        "first_credit": "coalesce(first_credit, 0.5) AS first_credit",
+        "first_share": "(SELECT first_share FROM hosts WHERE host_id = queue_id) AS first_share",
+    }.values()
+)
 PLACE = f"""
 SELECT {HOST_QUEUE} AS queue_id, name, next_at, worker, token IS NOT NULL AS is_open, expires_at
 FROM pages JOIN hosts ON hosts.host_id = pages.host_id
@@ -109,11 +116,11 @@ LEFT JOIN due_pages ON due_pages.page_id = pages.page_id
 WHERE pages.page_id = %(page_id)s
 """
 READ_QUEUES = f"""
-SELECT {", ".join(OF_QUEUE)} FROM host_queues WHERE queue_id IN (SELECT value FROM {{ids}})
+SELECT {READ_COLUMNS} FROM host_queues WHERE queue_id IN (SELECT value FROM {{ids}})
 ORDER BY queue_id
 """
 NEXT_IN_REACH = f"""
-SELECT {", ".join(OF_QUEUE)} FROM host_queues WHERE {{where}} ORDER BY next_at LIMIT %(limit)s
+SELECT {READ_COLUMNS} FROM host_queues WHERE {{where}} ORDER BY next_at LIMIT %(limit)s
 """
 QUEUE_NAMES = """
 SELECT value AS queue_id, coalesce(

@@ -1,0 +1,79 @@
+"""The turns of a host between first crawls and pages that were crawled before. Pure.
+
+While both are due, first crawls take the share φ of the host's turns, and the most overdue of the
+others take the rest. If one kind alone is due, it takes all turns, and none is counted. The credit
+of a host queue has the turns that its first crawls have earned: each counted turn adds φ, and each
+first crawl takes 1. The next turn is that of a first crawl if it brings the credit to 1.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from service.model.arrays import Bools, Floats, Ints
+from service.storage.queue.columns import HostQueues
+
+ROUNDING = 1e-9
+"""Part of a turn that sums of shares may lack."""
+
+
+class Turns(NamedTuple):
+    """(Q,) shares and credits of first crawls on host queues."""
+
+    share: Floats
+    credit: Floats
+
+    @classmethod
+    def of(cls, host_queues: HostQueues, first_share: float) -> "Turns":
+        """Return the turns of host queues; `first_share` is that of those without one."""
+        own = host_queues.first_share
+        return cls(np.where(np.isnan(own), first_share, own), host_queues.first_credit)
+
+    def places(self, host_queue: Ints, first: Bools) -> Ints:
+        """Return the turn of each of (N,) rows, from 1; rows of one kind are in their order.
+
+        >>> turns = Turns(np.array([0.25]), np.array([0.75]))
+        >>> turns.places(np.zeros(5, int), np.array([True, True, False, False, False])).tolist()
+        [1, 5, 2, 3, 4]
+        """
+        share, credit = self.share[host_queue], self.credit[host_queue]
+        before = ranks(2 * host_queue + first)
+        # the credit reaches n + 1 at a first crawl, and any other turn is one that adds no whole
+        wanted = np.where(first, before + 1 - credit, before + credit)
+        part = np.where(first, share, 1.0 - share)
+        turn = np.divide(wanted, part, out=np.full(len(part), float(LAST_TURN)), where=part > 0)
+        own = np.where(first, np.ceil(turn - ROUNDING), np.floor(turn + ROUNDING) + 1)
+        return np.clip(own, 1, LAST_TURN).astype(np.int64)
+
+    def after(self, host_queue: Ints, first: Bools) -> Floats:
+        """Return the credits after turns that were counted."""
+        n, n_first = (
+            np.bincount(some, minlength=len(self.share)) for some in (host_queue, host_queue[first])
+        )
+        credit = np.clip(self.credit + n * self.share - n_first, 0.0, 1.0)
+        return np.where(n > 0, credit, self.credit)
+
+
+LAST_TURN = 2**53
+"""Turn that never comes."""
+
+
+def contested(host_queue: Ints, first: Bools, n: int) -> Bools:
+    """Return which of n host queues have due rows of both kinds."""
+    kinds = np.bincount(2 * host_queue + first, minlength=2 * n).reshape(n, 2)
+    both: Bools = (kinds > 0).all(axis=1)
+    return both
+
+
+def ranks(group: Ints) -> Ints:
+    """Return the number of earlier entries of the same group.
+
+    >>> ranks(np.array([5, 7, 5, 5, 7])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    # stable: within a group the first ones stay first
+    by_group = np.argsort(group, kind="stable")
+    ordered = group[by_group]
+    place = np.empty(len(group), np.int64)
+    place[by_group] = np.arange(len(group)) - np.searchsorted(ordered, ordered)
+    return place
