@@ -37,13 +37,7 @@ class Turns(NamedTuple):
         [1, 5, 2, 3, 4]
         """
         share, credit = self.share[host_queue], self.credit[host_queue]
-        before = ranks(2 * host_queue + first)
-        # the credit reaches n + 1 at a first crawl, and any other turn is one that adds no whole
-        wanted = np.where(first, before + 1 - credit, before + credit)
-        part = np.where(first, share, 1.0 - share)
-        turn = np.divide(wanted, part, out=np.full(len(part), float(LAST_TURN)), where=part > 0)
-        own = np.where(first, np.ceil(turn - ROUNDING), np.floor(turn + ROUNDING) + 1)
-        return np.clip(own, 1, LAST_TURN).astype(np.int64)
+        return turns_of(ranks(2 * host_queue + first), first, share, credit)
 
     def after(self, host_queue: Ints, first: Bools) -> Floats:
         """Return the credits after turns that were counted."""
@@ -56,6 +50,30 @@ class Turns(NamedTuple):
 
 LAST_TURN = 2**53
 """Turn that never comes."""
+
+
+def turns_of(n_before: Ints, first: Bools, share: Floats, credit: Floats) -> Ints:
+    """Return the turns of rows that have so many others of their kind before them."""
+    # the credit reaches n + 1 at a first crawl, and any other turn is one that adds no whole
+    wanted = np.where(first, n_before + 1 - credit, n_before + credit)
+    part = np.where(first, share, 1.0 - share)
+    turn = np.divide(wanted, part, out=np.full(len(part), float(LAST_TURN)), where=part > 0)
+    own = np.where(first, np.ceil(turn - ROUNDING), np.floor(turn + ROUNDING) + 1)
+    return np.clip(own, 1, LAST_TURN).astype(np.int64)
+
+
+def n_turns_before(n_own: int, n_other: int, *, first: bool, share: float, credit: float) -> int:
+    """Return how many crawls of its host come before a page, by the due pages of both kinds.
+
+    >>> n_turns_before(3, 100, first=False, share=0.75, credit=0.0)
+    12
+    >>> n_turns_before(3, 2, first=False, share=0.75, credit=0.0)
+    5
+    """
+    if not n_other:
+        return n_own
+    one = (np.array([each]) for each in (n_own, first, share, credit))
+    return min(int(turns_of(*one)[0]) - 1, n_own + n_other)
 
 
 def contested(host_queue: Ints, first: Bools, n: int) -> Bools:

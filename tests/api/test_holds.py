@@ -481,6 +481,40 @@ CASES = {
         "no_crawler",
         "Start a crawler: no crawler has asked for leases or read the schedule for 12 minutes",
     ),
+    "behind a lease whose worker may be gone": (
+        of(
+            turn=at_host(
+                delay_s=30.0,
+                concurrency=1,
+                n_running=1,
+                n_before=5,
+                lease=LeaseNow("w7", NOW + 3 * MINUTE, NOW - 2 * MINUTE),
+            )
+        ),
+        "host_busy",
+        (
+            "End its lease by `recrawl leases release --worker w7` if the worker w7 is gone: a "
+            "crawl of a.example runs, which is the maximum at a time; the worker w7 has held it "
+            "for 2 minutes, under a lease that ends in 3 minutes, at 2026-05-02 00:03 UTC; 5 pages "
+            "of a.example are before it"
+        ),
+    ),
+    "behind a lease that has just begun": (
+        of(
+            turn=at_host(
+                delay_s=1.0,
+                concurrency=1,
+                n_running=1,
+                n_before=5,
+                lease=LeaseNow("w7", NOW + 5 * MINUTE, NOW - MINUTE / 2),
+            )
+        ),
+        "host_busy",
+        (
+            "Nothing to do: 5 pages of a.example are before it, once every second, so its turn "
+            "is in 5 seconds, at 2026-05-02 00:00:05 UTC, or later"
+        ),
+    ),
     "behind others": (
         of(turn=at_host(delay_s=1.0, n_before=283)),
         "host_busy",

@@ -60,6 +60,8 @@ class HostNow:
     """Leases that may run at a time; 0: any number."""
     n_running: int = 0
     """Leases that run."""
+    lease: "LeaseNow | None" = None
+    """The one of them that ends first; None: none runs, or it was not read."""
     pauses: tuple[Pause, ...] = ()
     """Pauses, also those that have ended."""
     closed_until: datetime | None = None
@@ -124,6 +126,8 @@ class LeaseNow(NamedTuple):
 
     worker: str
     until: datetime
+    since: datetime | None = None
+    """Begin of the lease; None: it was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

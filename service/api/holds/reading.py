@@ -29,6 +29,7 @@ from service.core.division import FIRST_SHARE
 from service.core.open_hours import OpenHours
 from service.epochs.constraints import CONSTRAINED
 from service.leases import due, politeness
+from service.leases.turns import Turns, n_turns_before
 from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
@@ -38,6 +39,7 @@ from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
 from service.storage.queue.columns import NEVER_FILLED, HostQueues
+from service.storage.queue.holds import PagePlace
 
 MOST_INCIDENTS = 1_000
 """Maximum number of hosts with an incident that are read."""
@@ -66,9 +68,10 @@ def around_page(
     place = tx.page_place(page.page_id)
     queue_id, due_at = np.array([place.queue_id]), due.next_crawl_at(page)
     name = page.host if place.group is None else f"{OF_GROUP}{place.group}"
-    (host,) = hosts_now(tx, service, tx.read_host_queues(queue_id), [name], now) or [
-        HostNow(name=name)
-    ]
+    queues = tx.read_host_queues(queue_id)
+    (host,) = hosts_now(tx, service, queues, [name], now) or [HostNow(name=name)]
+    if host.n_running:
+        host = replace(host, lease=lease_that_ends_first(tx, place.queue_id, now))
     names, first_share = {place.queue_id: name}, _first_share(tx, service, page)
     caps = full_caps(tx.ask_capped(queue_id)(), names, now, first_share)
     if place.group is not None:
@@ -79,8 +82,7 @@ def around_page(
     host = by_rules(host, tx.calendars.rules_of(page.host_id))
     waits = due_at is not None and due_at <= now and place.expires_at is None
     if waits and not page.feed:  # no other page comes before a feed
-        before = now if place.next_at is None else min(place.next_at, now)
-        n_before, is_least = tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
+        n_before, is_least = _n_before(tx, service, page, place, queues, now)
     lease = None
     if place.expires_at is not None:
         lease = LeaseNow(place.worker or UNNAMED, place.expires_at)
@@ -117,6 +119,37 @@ def around_page(
             standstill=standstill(tx, service, now, planned_at, page.created_at),
         ),
     )
+
+
+def lease_that_ends_first(tx: Transaction, queue_id: int, now: datetime) -> LeaseNow | None:
+    """Return the lease on a host queue that ends first; None: none runs."""
+    lease = tx.next_to_end(queue_id, now)
+    if lease is None:
+        return None
+    return LeaseNow(lease.worker or UNNAMED, lease.expires_at, lease.leased_at)
+
+
+def _n_before(
+    tx: Transaction,
+    service: Service,
+    page: Page,
+    place: PagePlace,
+    queues: HostQueues,
+    now: datetime,
+) -> tuple[int, bool]:
+    """Return how many crawls of its host come before a due page, and whether it may be more."""
+    share, first = _default_share(tx, service), page.last_crawl_at is None
+    if share is None or not len(queues):
+        before = now if place.next_at is None else min(place.next_at, now)
+        return tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
+    n_own, n_other, is_least = tx.n_before_in_turns(
+        place, page.page_id, now, MOST_BEFORE, first=first
+    )
+    if not first and _first_are_spent(tx, service):
+        n_other = 0
+    turns = Turns.of(queues, share)
+    of_queue = {"share": float(turns.share[0]), "credit": float(turns.credit[0])}
+    return n_turns_before(n_own, n_other, first=first, **of_queue), is_least
 
 
 def _next_fill(tx: Transaction, service: Service, now: datetime) -> datetime:
@@ -171,6 +204,12 @@ def _first_spent_until(tx: Transaction, service: Service, page: Page) -> datetim
     if page.last_crawl_at is not None or service.keeper.has_room(first=True):
         return None
     return first_spent_until(tx, service.keeper.terms)
+
+
+def _first_are_spent(tx: Transaction, service: Service) -> bool:
+    """Return whether first crawls have had their part of the budget."""
+    has_room = service.keeper.has_room(first=True)
+    return not has_room and first_spent_until(tx, service.keeper.terms) is not None
 
 
 def hosts_now(
@@ -277,7 +316,12 @@ def full_caps(
 
 def _first_share(tx: Transaction, service: Service, page: Page) -> float | None:
     """Return the share of the caps for first crawls; None where it does not bound the page."""
-    if page.last_crawl_at is not None or not isfinite(first_crawls_a_day(in_force(tx))):
+    return _default_share(tx, service) if page.last_crawl_at is None else None
+
+
+def _default_share(tx: Transaction, service: Service) -> float | None:
+    """Return the share of first crawls without one of the host; None where none is in force."""
+    if not isfinite(first_crawls_a_day(in_force(tx))):
         return None
     terms = service.keeper.terms
     return FIRST_SHARE if terms is None else terms.first_share
