@@ -35,8 +35,10 @@ from service.status.facts import Facts, reported_by
 
 LATE_AFTER = 3
 """Number of intervals after which an epoch is late, as in the alert `RecrawlEpochOld`."""
+LEAST_LATE = timedelta(minutes=2)
+"""Minimum time after which an epoch is late, however short the interval is."""
 PATIENCE = timedelta(minutes=10)
-"""Minimum time after which an epoch is late, pages wait for a crawler, or a webhook fails."""
+"""Minimum time after which pages wait for a crawler, or a webhook fails."""
 READER_PATIENCE = timedelta(days=1)
 """The same for crawlers that read the schedule and have never asked for leases."""
 UNANSWERED = 20
@@ -109,13 +111,23 @@ def epochs_late(facts: Facts) -> Iterator[Found]:
     remedy = "recrawl epochs --limit 5" if epochs.in_server else "recrawl worker"
     if epochs.began_at is None:
         since, what = epochs.first_page_at, "no epoch has ever begun"
-        late = since is not None and facts.at - since >= PATIENCE
+        late = since is not None and facts.at - since >= first_epoch_late(epochs.interval)
     else:
         since, ago = epochs.began_at + epochs.interval, _span(facts.at - epochs.began_at)
         what = f"an epoch has run for {ago}" if epochs.runs else f"no epoch has begun for {ago}"
-        late = facts.at - epochs.began_at > max(LATE_AFTER * epochs.interval, PATIENCE)
+        late = facts.at - epochs.began_at > epoch_late(epochs.interval)
     if late and since is not None:
         yield Found("epochs", since, {**values, "what": what, "remedy": remedy})
+
+
+def epoch_late(interval: timedelta) -> timedelta:
+    """Return the time from the begin of an epoch after which the next one is late."""
+    return max(LATE_AFTER * interval, LEAST_LATE)
+
+
+def first_epoch_late(interval: timedelta) -> timedelta:
+    """Return the time from the first page on after which the first epoch is late."""
+    return min(epoch_late(interval), PATIENCE)
 
 
 def no_crawler(facts: Facts) -> Iterator[Found]:

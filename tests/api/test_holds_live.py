@@ -140,7 +140,6 @@ def test_a_lease_that_runs_for_long_names_its_worker(live):
         )
     assert [each["until"] for each in answers[:2]] == ["2026-05-01T12:05:01Z", "2026-05-01T12:05:02Z"]
     live.client.delete("/leases", params={"worker": "w7"})
-    assert {why(live, url)["hold"] for url in others} == {"ready", "host_busy"}
     assert all(why(live, url)["sentence"].startswith("Nothing to do: ") for url in others)
 
 

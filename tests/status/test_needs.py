@@ -72,8 +72,12 @@ def test_an_epoch_is_late_after_three_intervals_since_the_next_was_due():
     assert need.sentence == (
         "Start a worker: no epoch has begun for 31 minutes, and one is due every 10 minutes."
     )
-    short = epochs(interval=MINUTE, began_at=T0 - 9 * MINUTE)
-    assert found(WELL, epochs=short) == [], "never before ten minutes"
+    short = epochs(interval=MINUTE, began_at=T0 - 3 * MINUTE)
+    assert found(WELL, epochs=short) == []
+    late = short._replace(began_at=T0 - 4 * MINUTE)
+    assert found(WELL, epochs=late) == [("epoch_late", T0 - 3 * MINUTE)]
+    short = epochs(interval=MINUTE / 12, began_at=T0 - 2 * MINUTE)
+    assert found(WELL, epochs=short) == [], "never before two minutes"
     (need,) = needs(WELL, epochs=epochs(began_at=T0 - DAY, runs=True, in_server=True))
     assert "an epoch has run for 24 hours" in need.sentence
     assert need.remedy == "recrawl epochs --limit 5"

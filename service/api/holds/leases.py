@@ -231,7 +231,8 @@ def _sentence(held: list[Held], others: dict[str, int], soon: Soon, turn: Turn) 
     # pages that are due since the end of the queue are in no count
     if still is None or free or not soon.has_pages:
         return f"{to_do}: {reason}"
-    if still.queue_ended or (to_do == NOTHING and others["waits"]):
+    is_busy = all(each.example.kind == "host_busy" for each in held)
+    if still.queue_ended or (others["waits"] and (to_do == NOTHING or is_busy)):
         to_do = Hold(kind="no_worker", cause="", remedy=remedy(still)).to_do
         return f"{to_do}: {cause(turn)}; {reason}"
     return f"{to_do}: {reason}"

@@ -34,7 +34,7 @@ from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
 from service.model.domain import Page
-from service.status.needs import LATE_AFTER, PATIENCE, READER_PATIENCE
+from service.status.needs import PATIENCE, READER_PATIENCE, epoch_late, first_epoch_late
 from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
@@ -187,7 +187,9 @@ def standstill(
     if mark != NEVER_FILLED and mark.until <= now:
         return Standstill(mark.until, queue_ended=True, in_server=service.store.embedded)
     due_at = first_at if planned_at is None else planned_at + interval
-    patience = PATIENCE if planned_at is None else max((LATE_AFTER - 1) * interval, PATIENCE)
+    patience = epoch_late(interval) - interval
+    if planned_at is None:
+        patience = first_epoch_late(interval)
     if now - due_at <= patience:
         return None
     return Standstill(due_at, queue_ended=False, in_server=service.store.embedded)
