@@ -468,7 +468,7 @@ CASES = {
         "unscheduled",
         (
             "Start `recrawl worker`, or see its log if it runs: the next epoch schedules it; an "
-            "epoch was due 2 hours ago, and none has been published since"
+            "epoch was due 2 hours ago, at 2026-05-01 22:00 UTC, and none has been published since"
         ),
     ),
     "no crawler yet": (
