@@ -21,7 +21,7 @@ STOPS = ("stopped", "held")
 """States of groups whose new pages wait."""
 
 
-class Order(StrEnum):
+class GroupOrder(StrEnum):
     """Orders of the list."""
 
     waiting = "waiting"
@@ -40,8 +40,8 @@ def list_groups(
         bool, typer.Option("--stopped", help="Only groups that are stopped")
     ] = False,
     sort: Annotated[
-        Order, typer.Option(help="By waiting pages, or all groups by name")
-    ] = Order.waiting,
+        GroupOrder, typer.Option(help="By waiting pages, or all groups by name")
+    ] = GroupOrder.waiting,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of lines")] = 100,
     to: To = URL,
     api_key: ApiKey = None,
@@ -54,7 +54,7 @@ def list_groups(
     fields = ("group", "state", "share_new", "n_first", "n_new", "n_waiting", "since")
     with connected(to, api_key) as service:
         listed = list(service.url_groups(prefix, stopped=stopped))
-    if sort is Order.waiting:
+    if sort is GroupOrder.waiting:
         listed = by_waiting(listed)
     empty = "no group is stopped" if stopped else "no groups; they come with new pages"
     echo_lines(listed[:limit], *fields, as_json=as_json, empty=empty)

@@ -43,7 +43,7 @@ from service.leases.politeness import (
     shut,
 )
 from service.leases.queue import queue_rows
-from service.leases.turns import Turns
+from service.leases.turns import HostTurns
 from service.leases.unfinished import count_ended
 from service.model.amounts import CRAWLS
 from service.model.arrays import (
@@ -208,7 +208,7 @@ def pick_limits(
     first_room, turns = None, None
     if isfinite(allotment.first):
         first_room = caps.first_room(offer.gates, allotment.first_share)
-        turns = None if ahead else Turns.of(offer.host_queues, allotment.first_share)
+        turns = None if ahead else HostTurns.of(offer.host_queues, allotment.first_share)
     # with a loan, urgent pages may come after all that the own part has room for
     n = count if loan else allotment.crawls(count)
     n = min(n, allotment.early_crawls(count)) if ahead else n

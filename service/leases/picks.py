@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.leases.early import LEAST_WAIT
-from service.leases.turns import Turns, contested, ranks
+from service.leases.turns import HostTurns, contested, ranks
 from service.model.arrays import Bools, Floats, Instants, Ints, days
 from service.storage.queue.columns import QueuedPages
 
@@ -36,7 +36,7 @@ class PickLimits(NamedTuple):
     """Crawls of host queues with windows that come before others."""
     closes: Bools | None = None
     """(Q,) True for host queues with windows; None: `in_windows` is 0."""
-    turns: Turns | None = None
+    turns: HostTurns | None = None
     """Turns of first crawls and others on each host queue; None: lateness alone decides."""
 
 
@@ -96,7 +96,7 @@ def counted_turns(
 
 
 def _take_turns(
-    rows: QueuedPages, overdue: Floats, turn: Ints, some: Ints, host_queue: Ints, turns: Turns
+    rows: QueuedPages, overdue: Floats, turn: Ints, some: Ints, host_queue: Ints, turns: HostTurns
 ) -> None:
     """Lower the lateness of the first crawls among some rows that come after others of their host.
 

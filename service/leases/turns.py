@@ -17,14 +17,14 @@ ROUNDING = 1e-9
 """Part of a turn that sums of shares may lack."""
 
 
-class Turns(NamedTuple):
+class HostTurns(NamedTuple):
     """(Q,) shares and credits of first crawls on host queues."""
 
     share: Floats
     credit: Floats
 
     @classmethod
-    def of(cls, host_queues: HostQueues, first_share: float) -> "Turns":
+    def of(cls, host_queues: HostQueues, first_share: float) -> "HostTurns":
         """Return the turns of host queues; `first_share` is that of those without one."""
         own = host_queues.first_share
         return cls(np.where(np.isnan(own), first_share, own), host_queues.first_credit)
@@ -32,7 +32,7 @@ class Turns(NamedTuple):
     def places(self, host_queue: Ints, first: Bools) -> Ints:
         """Return the turn of each of (N,) rows, from 1; rows of one kind are in their order.
 
-        >>> turns = Turns(np.array([0.25]), np.array([0.75]))
+        >>> turns = HostTurns(np.array([0.25]), np.array([0.75]))
         >>> turns.places(np.zeros(5, int), np.array([True, True, False, False, False])).tolist()
         [1, 5, 2, 3, 4]
         """
@@ -59,7 +59,8 @@ def turns_of(n_before: Ints, first: Bools, share: Floats, credit: Floats) -> Int
     part = np.where(first, share, 1.0 - share)
     turn = np.divide(wanted, part, out=np.full(len(part), float(LAST_TURN)), where=part > 0)
     own = np.where(first, np.ceil(turn - ROUNDING), np.floor(turn + ROUNDING) + 1)
-    return np.clip(own, 1, LAST_TURN).astype(np.int64)
+    turns: Ints = np.clip(own, 1, LAST_TURN).astype(np.int64)
+    return turns
 
 
 def n_turns_before(n_own: int, n_other: int, *, first: bool, share: float, credit: float) -> int:
@@ -79,7 +80,7 @@ def n_turns_before(n_own: int, n_other: int, *, first: bool, share: float, credi
 def contested(host_queue: Ints, first: Bools, n: int) -> Bools:
     """Return which of n host queues have due rows of both kinds."""
     kinds = np.bincount(2 * host_queue + first, minlength=2 * n).reshape(n, 2)
-    both: Bools = (kinds > 0).all(axis=1)
+    both: Bools = (kinds[:, 0] > 0) & (kinds[:, 1] > 0)
     return both
 
 

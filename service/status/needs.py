@@ -32,6 +32,7 @@ from service.model.words import counted, span
 from service.model.words import moment as in_words
 from service.status.budget_days import exceeded, unused
 from service.status.facts import Facts, reported_by
+from service.status.growth import growth
 
 LATE_AFTER = 3
 """Number of intervals after which an epoch is late, as in the alert `RecrawlEpochOld`."""
@@ -299,6 +300,16 @@ def no_content(facts: Facts) -> Iterator[Found]:
         yield Found("pages", since, {"pages": counted(n, "page"), "share": f"{share:.0%}"})
 
 
+def new_pages_grow(facts: Facts) -> Iterator[Found]:
+    """Yield that most pages wait for their first crawl, and that they grow all day."""
+    if (more := growth(facts.steps, facts.at)) is not None:
+        values = {
+            "waiting": f"{more.n_waiting:,} of {counted(more.n_pages, 'page')}",
+            "more": f"{more.n_more:,}",
+        }
+        yield Found("pages", more.since, values)
+
+
 def url_groups_stopped(facts: Facts) -> Iterator[Found]:
     """Yield URL groups whose first crawls brought too little."""
     for group in facts.stopped:
@@ -385,7 +396,7 @@ KINDS = (
         hosts_paused,
         "See what {host} answers: it pauses until {until}, after {failures} in a row.",
         "{remedy}",
-        "GET /hosts?blocked=true",
+        "recrawl hosts list --paused",
     ),
     NeedKind(
         "host_in_incident",
@@ -393,7 +404,7 @@ KINDS = (
         "See what {host} shows: {pages} {shown} since {since}. Their changes are held back until "
         "other content comes, and count from {until} on if none does.",
         "{remedy}",
-        "GET /hosts?blocked=true",
+        "recrawl hosts list --paused",
     ),
     NeedKind(
         "window_never_opens",
@@ -445,6 +456,13 @@ KINDS = (
         no_content,
         "See why {pages}, {share} of all, got no content.",
         "recrawl pages list state=no_content --limit 10",
+    ),
+    NeedKind(
+        "new_pages_grow",
+        new_pages_grow,
+        "Stop the URL group with most waiting pages if it is a trap, or raise the budget: "
+        "{waiting} were never crawled, {more} more than a day ago.",
+        "recrawl url-groups list --limit 10",
     ),
     NeedKind(
         "url_groups_stopped",

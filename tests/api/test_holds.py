@@ -109,8 +109,15 @@ CASES = {
         "stopped",
         (
             "Admit its URL group by PUT /url-groups, or this page by POST /pages/recrawl, if you "
-            "want it crawled: first crawls of a.example/tag have brought too little that is new, "
-            "or a rule stops them"
+            "want it crawled: first crawls of a.example/tag have brought too little that is new"
+        ),
+    ),
+    "stopped by a rule": (
+        of(replace(DUE, due_at=None, stopped_at="a.example/tag", stop_by_rule=True), held=True),
+        "stopped",
+        (
+            "End the rule by `recrawl url-groups learn a.example/tag` if you want it crawled: a "
+            "rule of an operator stops the first crawls of a.example/tag"
         ),
     ),
     "stopped by robots.txt": (

@@ -135,10 +135,11 @@ def test_a_lease_that_runs_for_long_names_its_worker(live):
         assert each["sentence"].startswith(
             "End its lease by `recrawl leases release --worker w7` if the worker w7 is gone: "
         )
-        assert (
-            "under a lease that ends in 3 minutes, at 2026-05-01 12:05 UTC" in each["sentence"]
-        )
-    assert [each["until"] for each in answers[:2]] == ["2026-05-01T12:05:01Z", "2026-05-01T12:05:02Z"]
+        assert "under a lease that ends in 3 minutes, at 2026-05-01 12:05 UTC" in each["sentence"]
+    assert [each["until"] for each in answers[:2]] == [
+        "2026-05-01T12:05:01Z",
+        "2026-05-01T12:05:02Z",
+    ]
     live.client.delete("/leases", params={"worker": "w7"})
     assert all(why(live, url)["sentence"].startswith("Nothing to do: ") for url in others)
 

@@ -5,7 +5,7 @@ import pytest
 from support.store_cases import T0, columns
 
 from service.leases.picks import PickLimits, counted_turns, most_overdue
-from service.leases.turns import Turns
+from service.leases.turns import HostTurns
 from service.model.arrays import NO_TIME, instant
 from service.storage.queue.columns import QueuedPages
 
@@ -60,7 +60,7 @@ def test_rows_without_room_are_left():
 
 
 def in_turns(first, share, credit=0.0, **options):
-    turns = Turns(np.full(2, share), np.full(2, credit))
+    turns = HostTurns(np.full(2, share), np.full(2, credit))
     n = len(first)
     queued = rows(np.array(first))
     limits = PickLimits(n, options.get("n_first", n), np.array([99, 99]), np.array([99, 99]))
@@ -88,13 +88,13 @@ def test_turns_in_parts_are_those_of_one_transaction():
     """Take one crawl at a time, and keep the credit between."""
     credit, taken = np.array([0.5]), []
     for _ in range(100):
-        turns = Turns(np.array([0.3]), credit)
+        turns = HostTurns(np.array([0.3]), credit)
         kinds = np.array([True, False])
         is_first = bool(turns.places(np.zeros(2, np.int64), kinds)[0] == 1)
         credit = turns.after(np.zeros(1, np.int64), np.array([is_first]))
         taken.append(is_first)
     assert sum(taken) == 30
     kinds = np.repeat([True, False], [30, 70])
-    whole = Turns(np.array([0.3]), np.array([0.5])).places(np.zeros(100, np.int64), kinds)
+    whole = HostTurns(np.array([0.3]), np.array([0.5])).places(np.zeros(100, np.int64), kinds)
     assert sorted(whole[:30]) == [1 + i for i in range(100) if taken[i]]
     assert sorted(whole) == list(range(1, 101))

@@ -84,16 +84,16 @@ def test_rows_of_both_kinds_are_counted_apart(two_hosts):
         )
         tx.requeue(rows)
     place = read(store, "page_place", int(a[3]))
-    counts = store, "n_before_in_turns", place, int(a[3])
+    counts = store, "n_before_in_turns", int(a[3]), place
     assert read(*counts, T0 + 8 * MINUTE, 9, first=False) == (2, 3, False)
     assert read(*counts, T0 + 8 * MINUTE, 2, first=False) == (2, 2, True)
     place = read(store, "page_place", int(new[1]))
-    counts = store, "n_before_in_turns", place, int(new[1])
+    counts = store, "n_before_in_turns", int(new[1]), place
     assert read(*counts, T0 + 2 * MINUTE, 9, first=True) == (1, 2, False)
 
 
 def test_the_lease_that_ends_first_has_its_worker(two_hosts):
-    store, a, _ = two_hosts
+    store, _, _ = two_hosts
     one, other = queue_of(store, A, B).tolist()
     lease = read(store, "next_to_end", one, T0)
     assert (lease.worker, lease.expires_at) == ("w", T0 + 9 * MINUTE)

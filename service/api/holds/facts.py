@@ -147,6 +147,8 @@ class PageNow:
     """Leases in a row that ended without a report; None: none."""
     stopped_at: str | None = None
     """URL group that stops the first crawl of the page; None: none does."""
+    stop_by_rule: bool = False
+    """True if a rule of an operator stops this group."""
     stop_forbidden: bool = False
     """True if robots.txt forbids most of the first crawls of this group."""
     admits_at: datetime | None = None

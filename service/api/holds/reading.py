@@ -24,12 +24,12 @@ from service.api.holds.facts import (
 from service.api.holds.rules import UNNAMED
 from service.budget.allotments import first_crawls_a_day, first_spent_until, in_force, spent_until
 from service.budget.host_days import first_room, on_day, room
-from service.budget.shown import groups_above, stopped_of
+from service.budget.shown import HELD, groups_above, stopped_of
 from service.core.division import FIRST_SHARE
 from service.core.open_hours import OpenHours
 from service.epochs.constraints import CONSTRAINED
 from service.leases import due, politeness
-from service.leases.turns import Turns, n_turns_before
+from service.leases.turns import HostTurns, n_turns_before
 from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
@@ -99,6 +99,7 @@ def around_page(
             lease=lease,
             unfinished=unfinished,
             stopped_at=None if stop is None else stop.level.name,
+            stop_by_rule=stop is not None and stop.state == HELD,
             stop_forbidden=stop is not None and stop.level.is_forbidden,
             admits_at=_next_fill(tx, service, now) if idle else None,
             planned_at=planned_at,
@@ -143,11 +144,11 @@ def _n_before(
         before = now if place.next_at is None else min(place.next_at, now)
         return tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
     n_own, n_other, is_least = tx.n_before_in_turns(
-        place, page.page_id, now, MOST_BEFORE, first=first
+        page.page_id, place, now, MOST_BEFORE, first=first
     )
     if not first and _first_are_spent(tx, service):
         n_other = 0
-    turns = Turns.of(queues, share)
+    turns = HostTurns.of(queues, share)
     of_queue = {"share": float(turns.share[0]), "credit": float(turns.credit[0])}
     return n_turns_before(n_own, n_other, first=first, **of_queue), is_least
 

@@ -39,7 +39,7 @@ class PagePlace(NamedTuple):
     """End of the lease that runs, or has expired without being counted; None: there is none."""
 
 
-class RunningLease(NamedTuple):
+class LeaseOfQueue(NamedTuple):
     """A lease that runs on a host queue."""
 
     worker: str | None
@@ -91,7 +91,7 @@ class HoldStatements(Subject):
 
     @abstractmethod
     def n_before_in_turns(
-        self, place: PagePlace, page_id: int, now: datetime, most: int, *, first: bool
+        self, page_id: int, place: PagePlace, now: datetime, most: int, *, first: bool
     ) -> tuple[int, int, bool]:
         """Return how many rows of its kind come before a row, and how many of the other are due.
 
@@ -100,7 +100,7 @@ class HoldStatements(Subject):
         """
 
     @abstractmethod
-    def next_to_end(self, queue_id: int, now: datetime) -> RunningLease | None:
+    def next_to_end(self, queue_id: int, now: datetime) -> LeaseOfQueue | None:
         """Return the lease on a host queue that ends first; None: none runs."""
 
     @abstractmethod
@@ -283,7 +283,7 @@ class HoldsSql(Dialect, HoldStatements):
 
     @override
     def n_before_in_turns(
-        self, place: PagePlace, page_id: int, now: datetime, most: int, *, first: bool
+        self, page_id: int, place: PagePlace, now: datetime, most: int, *, first: bool
     ) -> tuple[int, int, bool]:
         next_at = now if place.next_at is None else min(place.next_at, now)
         kinds = {"first": first, "other": not first}
@@ -299,9 +299,9 @@ class HoldsSql(Dialect, HoldStatements):
         return row["n_own"], row["n_other"], max(row["n_own_read"], row["n_other"]) >= most
 
     @override
-    def next_to_end(self, queue_id: int, now: datetime) -> RunningLease | None:
+    def next_to_end(self, queue_id: int, now: datetime) -> LeaseOfQueue | None:
         rows = self.read(NEXT_TO_END, queue_id=queue_id, now=now)
-        return RunningLease(**rows[0]) if rows else None
+        return LeaseOfQueue(**rows[0]) if rows else None
 
     @override
     def n_put_off(self, now: datetime, of: LeaseFilter = ALL_PAGES) -> tuple[int, int]:
