@@ -104,7 +104,7 @@ class HostBody(Item, frozen=True, kw_only=True):
     max_crawl_rate: Cap | UnsetType | None = UNSET
     """Maximum crawl rate of all pages of the host together, 1/day."""
     first_share: FirstShare | UnsetType | None = UNSET
-    """Maximum share of `max_crawl_rate` for first crawls of new pages."""
+    """Maximum share of `max_crawl_rate`, and of turns beside known pages, for first crawls."""
     group: GroupName | UnsetType | None = UNSET
     """Group of hosts that share a server; the first use creates the group, null leaves it."""
     blocked_until: Until | UnsetType | None = UNSET
@@ -295,7 +295,8 @@ class HostItem(Struct, frozen=True, kw_only=True):
     max_crawl_rate: float | None = None
     """Maximum crawl rate of all pages together as set, 1/day; null for none."""
     first_share: float | None = None
-    """Maximum share of `max_crawl_rate` for first crawls as set; null for the default."""
+    """Maximum share of `max_crawl_rate`, and of turns beside known pages, for first crawls as set;
+    null for the default."""
     host_queue: HostQueueAnswer
     """Queue of the host; of a host in a group, the queue of the group."""
     incident: IncidentAnswer | None = None

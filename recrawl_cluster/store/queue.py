@@ -112,6 +112,8 @@ class ShardedQueue(Routing):
     read_host_queues = by_ids("read_host_queues", ascending)
     n_due_rows = by_ids("n_due_rows", aligned)
     n_before = by_id("n_before")
+    n_before_in_turns = by_id("n_before_in_turns")
+    next_to_end = by_id("next_to_end")
     n_running = by_ids("n_running", aligned)
 
     @override

@@ -1,12 +1,14 @@
 """`recrawl url-groups`: the worth of new pages, and rules of operators."""
 
-from itertools import islice
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_act, echo_lines
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from recrawl_client.wire.url_groups import UrlGroupItem
@@ -14,6 +16,17 @@ if TYPE_CHECKING:
 url_groups = typer.Typer(
     no_args_is_help=True, help="List groups of URLs; admit or stop their new pages."
 )
+
+STOPS = ("stopped", "held")
+"""States of groups whose new pages wait."""
+
+
+class GroupOrder(StrEnum):
+    """Orders of the list."""
+
+    waiting = "waiting"
+    name = "name"
+
 
 Group = Annotated[
     str, typer.Argument(help="Name of a listed group, or URL of a directory with a / at its end")
@@ -26,17 +39,42 @@ def list_groups(
     stopped: Annotated[
         bool, typer.Option("--stopped", help="Only groups that are stopped")
     ] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of lines")] = None,
+    sort: Annotated[
+        GroupOrder, typer.Option(help="By waiting pages, or all groups by name")
+    ] = GroupOrder.waiting,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of lines")] = 100,
     to: To = URL,
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """List groups of URLs by name."""
+    """List groups of URLs, those with most waiting pages first.
+
+    Groups below a stopped one that are stopped too are left out, but for the order by name.
+    """
     fields = ("group", "state", "share_new", "n_first", "n_new", "n_waiting", "since")
     with connected(to, api_key) as service:
-        listed = islice(service.url_groups(prefix, stopped=stopped), limit)
-        empty = "no group is stopped" if stopped else "no groups; they come with new pages"
-        echo_lines(listed, *fields, as_json=as_json, empty=empty)
+        listed = list(service.url_groups(prefix, stopped=stopped))
+    if sort is GroupOrder.waiting:
+        listed = by_waiting(listed)
+    empty = "no group is stopped" if stopped else "no groups; they come with new pages"
+    echo_lines(listed[:limit], *fields, as_json=as_json, empty=empty)
+    if len(listed) > limit:
+        more = counted(len(listed) - limit, "more group")
+        typer.echo(f"{more}; --limit shows them, and a prefix fewer", err=True)
+
+
+def by_waiting(groups: "list[UrlGroupItem]") -> "list[UrlGroupItem]":
+    """Return groups by waiting pages, without those that share the stop of a group above."""
+    stopped = {each.group: each.state for each in groups if each.state in STOPS}
+    own = [each for each in groups if each.state not in STOPS or not _shares(each, stopped)]
+    return sorted(own, key=lambda each: (-each.n_waiting, -each.n_first, each.group))
+
+
+def _shares(group: "UrlGroupItem", stopped: Mapping[str, str]) -> bool:
+    """Return whether a group above has the same state."""
+    parts = group.group.partition("?")[0].split("/")
+    above = {"/".join(parts[:n]) for n in range(1, len(parts) + ("?" in group.group))}
+    return any(stopped.get(name) == group.state for name in above - {group.group})
 
 
 @url_groups.command()

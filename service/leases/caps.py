@@ -7,8 +7,8 @@ import numpy as np
 
 from service.budget.allotments import Allotment
 from service.budget.host_days import after, first_room, midnight_after, on_day, room
-from service.leases.picks import ranks
 from service.leases.politeness import Gates
+from service.leases.turns import ranks
 from service.model.arrays import NO_TIME, Bools, Instants, Ints, distinct, instant
 from service.storage import Transaction
 from service.storage.budget.caps import NO_DAYS, CappedDays

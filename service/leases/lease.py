@@ -32,7 +32,7 @@ from service.leases.dealt import (
 from service.leases.due import due_at
 from service.leases.early import LEAST_WAIT, waited
 from service.leases.open_due import closings, has_windows, openings
-from service.leases.picks import PickLimits, is_first, most_overdue
+from service.leases.picks import PickLimits, counted_turns, is_first, most_overdue
 from service.leases.politeness import (
     Gates,
     Politeness,
@@ -44,6 +44,7 @@ from service.leases.politeness import (
     shut,
 )
 from service.leases.queue import queue_rows
+from service.leases.turns import HostTurns
 from service.leases.unfinished import count_ended
 from service.model.amounts import CRAWLS
 from service.model.arrays import (
@@ -166,13 +167,7 @@ def lease(
     offer, closed = in_windows(tx, offer, of, now, allotment if ahead else None)
     bound, n_moved = bounds_of(tx, rows, allotment.paid_at if is_spent else None, now)
     able = replace(rows, next_at=bound.copy())
-    has_most = isfinite(allotment.first)
-    first_room = queue_caps.first_room(offer.gates, allotment.first_share) if has_most else None
-    n_first = allotment.first_crawls(count)
-    # with a loan, urgent pages may come after all that the own part has room for
-    n = count if loan or is_spent else allotment.crawls(count)
-    n = min(n, allotment.early_crawls(count)) if ahead else n
-    most = PickLimits(n, n_first, offer.gates.room, first_room, ahead)
+    most = pick_limits(offer, queue_caps, allotment, count, loan=loan or is_spent, ahead=ahead)
     picked = most_overdue(able, offer.host_queue, shared(tx, most, offer, allotment, now), at)
     to = deal([request.count for request in requests], len(picked))
     leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
@@ -189,6 +184,10 @@ def lease(
     left = allotment.less(spent)
     opens = not_before(own.next_days(len(host_queues), left), closed)
     after = after_leasing(offer, taken, bound, of, opens, at)
+    if most.turns is not None:
+        counted = taken[counted_turns(able, offer.host_queue, most, at)[taken]]
+        credit = most.turns.after(offer.host_queue[counted], is_first(rows)[counted])
+        after = replace(after, first_credit=credit)
     tx.save_host_queues(after.take(differs(host_queues, after)))
     pages = handed_out(locked.pages, at, rng)
     crawls = LeasedPages(pages, locked.due_at, locked.leases, how_overdue(pages, at))
@@ -202,6 +201,21 @@ def lease(
         more = urgent > 0
     amount = locked.amount[order]
     return DealtPages(crawls.in_order(order), to[order], more, spent, amount, urgent, short)
+
+
+def pick_limits(
+    offer: Offer, caps: QueueCaps, allotment: Allotment, count: int, *, loan: bool, ahead: bool
+) -> PickLimits:
+    """Return the maximum numbers of crawls for `count` requested ones."""
+    first_room, turns = None, None
+    if isfinite(allotment.first):
+        first_room = caps.first_room(offer.gates, allotment.first_share)
+        turns = None if ahead else HostTurns.of(offer.host_queues, allotment.first_share)
+    # with a loan, urgent pages may come after all that the own part has room for
+    n = count if loan else allotment.crawls(count)
+    n = min(n, allotment.early_crawls(count)) if ahead else n
+    n_first, room = allotment.first_crawls(count), offer.gates.room
+    return PickLimits(n, n_first, room, first_room, ahead, turns=turns)
 
 
 def in_windows(

@@ -1,10 +1,12 @@
 """The rows of the queue to lease: the most overdue first, within each host queue's room. Pure."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from service.leases.early import LEAST_WAIT
+from service.leases.turns import HostTurns, contested, ranks
 from service.model.arrays import Bools, Floats, Instants, Ints, days
 from service.storage.queue.columns import QueuedPages
 
@@ -34,6 +36,8 @@ class PickLimits(NamedTuple):
     """Crawls of host queues with windows that come before others."""
     closes: Bools | None = None
     """(Q,) True for host queues with windows; None: `in_windows` is 0."""
+    turns: HostTurns | None = None
+    """Turns of first crawls and others on each host queue; None: lateness alone decides."""
 
 
 def most_overdue(
@@ -48,9 +52,14 @@ def most_overdue(
     if limits.ahead:
         ripe = ~rows.leased & ~first & ~np.isnat(rows.next_at) & (overdue >= LEAST_WAIT)
     can = np.flatnonzero(ripe & (room[host_queue] > 0))
+    turn = np.zeros(len(rows), np.int64)
+    if limits.turns is not None:
+        counted = np.flatnonzero(counted_turns(rows, host_queue, limits, at))
+        if len(counted):
+            _take_turns(rows, overdue, turn, counted, host_queue, limits.turns)
     if limits.closes is not None:
-        overdue[_shared(rows, overdue, can, host_queue, limits)] *= BEFORE
-    order = _ordered(rows, overdue, can)
+        overdue[_shared(rows, overdue, turn, can, host_queue, limits)] *= BEFORE
+    order = _ordered(rows, overdue, turn, can)
     has_first = first[order].any()
     if has_first and limits.first_room is not None:
         some = within_room(order[first[order]], host_queue, limits.first_room)
@@ -65,17 +74,63 @@ def most_overdue(
     return picked
 
 
-def _ordered(rows: QueuedPages, overdue: Floats, some: Ints) -> Ints:
+def counted_turns(
+    rows: QueuedPages, host_queue: Ints, limits: PickLimits, at: np.datetime64
+) -> Bools:
+    """Return the due rows of host queues where first crawls and others share the turns.
+
+    Requests are none of them, because they come first.
+    """
+    none = np.zeros(len(rows), np.bool_)
+    if limits.turns is None or limits.n_first < 1:
+        return none
+    first_room = limits.room if limits.first_room is None else limits.first_room
+    first = is_first(rows)
+    due: Bools = (rows.next_at <= at) & ~rows.requested
+    due &= (limits.room > 0)[host_queue] & ((first_room > 0)[host_queue] | ~first)
+    if not first[due].any():
+        return none
+    both = contested(host_queue[due], first[due], len(limits.room))
+    counted: Bools = due & both[host_queue]
+    return counted
+
+
+def _take_turns(
+    rows: QueuedPages, overdue: Floats, turn: Ints, some: Ints, host_queue: Ints, turns: HostTurns
+) -> None:
+    """Lower the lateness of the first crawls among some rows that come after others of their host.
+
+    Write the turns that decide between rows of the same lateness.
+    """
+    order = _ordered(rows, overdue, turn, some)
+    of_queue, first = host_queue[order], is_first(rows)[order]
+    place = turns.places(of_queue, first)
+    in_turns = np.lexsort((place, of_queue))
+    order, of_queue, place = order[in_turns], of_queue[in_turns], place[in_turns]
+    begins = np.flatnonzero(np.diff(of_queue, prepend=-1))
+    for start, end in pairwise([*begins.tolist(), len(order)]):
+        own = order[start:end]
+        lowest = np.minimum.accumulate(overdue[own])
+        turn[own] = np.where(lowest >= FIRST, 0, place[start:end])
+        overdue[own] = lowest
+
+
+def _ordered(rows: QueuedPages, overdue: Floats, turn: Ints, some: Ints) -> Ints:
     """Return some rows, the most overdue first."""
-    return some[np.lexsort((rows.page_id[some], rows.next_at[some], -overdue[some]))]
+    return some[np.lexsort((rows.page_id[some], rows.next_at[some], turn[some], -overdue[some]))]
 
 
 def _shared(
-    rows: QueuedPages, overdue: Floats, can: Ints, host_queue: Ints, limits: PickLimits
+    rows: QueuedPages,
+    overdue: Floats,
+    turn: Ints,
+    can: Ints,
+    host_queue: Ints,
+    limits: PickLimits,
 ) -> Ints:
     """Return the rows to which a day's share of their windows entitles them."""
     closes = can[:0] if limits.closes is None else can[limits.closes[host_queue[can]]]
-    order = within_room(_ordered(rows, overdue, closes), host_queue, limits.room)
+    order = within_room(_ordered(rows, overdue, turn, closes), host_queue, limits.room)
     return order[: limits.in_windows]
 
 
@@ -99,17 +154,3 @@ def is_first(rows: QueuedPages) -> Bools:
 def within_room(order: Ints, host_queue: Ints, room: Ints) -> Ints:
     """Return the first rows of an order that the room of each host queue allows."""
     return order[ranks(host_queue[order]) < room[host_queue[order]]]
-
-
-def ranks(group: Ints) -> Ints:
-    """Return the number of earlier entries of the same group.
-
-    >>> ranks(np.array([5, 7, 5, 5, 7])).tolist()
-    [0, 0, 1, 2, 1]
-    """
-    # stable: within a group the first ones stay first
-    by_group = np.argsort(group, kind="stable")
-    ordered = group[by_group]
-    place = np.empty(len(group), np.int64)
-    place[by_group] = np.arange(len(group)) - np.searchsorted(ordered, ordered)
-    return place

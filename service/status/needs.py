@@ -33,11 +33,14 @@ from service.model.words import counted, span
 from service.model.words import moment as in_words
 from service.status.budget_days import exceeded, unused
 from service.status.facts import PATIENCE, Facts, reported_by
+from service.status.growth import growth
 from service.storage.queue.askers import KEPT
 from service.storage.queue.signs import Asked
 
 LATE_AFTER = 3
 """Number of intervals after which an epoch is late, as in the alert `RecrawlEpochOld`."""
+LEAST_LATE = timedelta(minutes=2)
+"""Minimum time after which an epoch is late, however short the interval is."""
 READER_PATIENCE = timedelta(days=1)
 """The same for crawlers that read the schedule and have never asked for leases."""
 UNANSWERED = 20
@@ -110,13 +113,23 @@ def epochs_late(facts: Facts) -> Iterator[Found]:
     remedy = "recrawl epochs --limit 5" if epochs.in_server else "recrawl worker"
     if epochs.began_at is None:
         since, what = epochs.first_page_at, "no epoch has ever begun"
-        late = since is not None and facts.at - since >= PATIENCE
+        late = since is not None and facts.at - since >= first_epoch_late(epochs.interval)
     else:
         since, ago = epochs.began_at + epochs.interval, _span(facts.at - epochs.began_at)
         what = f"an epoch has run for {ago}" if epochs.runs else f"no epoch has begun for {ago}"
-        late = facts.at - epochs.began_at > max(LATE_AFTER * epochs.interval, PATIENCE)
+        late = facts.at - epochs.began_at > epoch_late(epochs.interval)
     if late and since is not None:
         yield Found("epochs", since, {**values, "what": what, "remedy": remedy})
+
+
+def epoch_late(interval: timedelta) -> timedelta:
+    """Return the time from the begin of an epoch after which the next one is late."""
+    return max(LATE_AFTER * interval, LEAST_LATE)
+
+
+def first_epoch_late(interval: timedelta) -> timedelta:
+    """Return the time from the first page on after which the first epoch is late."""
+    return min(epoch_late(interval), PATIENCE)
 
 
 def no_crawler(facts: Facts) -> Iterator[Found]:
@@ -329,6 +342,16 @@ def no_content(facts: Facts) -> Iterator[Found]:
         yield Found("pages", since, {"pages": counted(n, "page"), "share": f"{share:.0%}"})
 
 
+def new_pages_grow(facts: Facts) -> Iterator[Found]:
+    """Yield that most pages wait for their first crawl, and that they grow all day."""
+    if (more := growth(facts.steps, facts.at)) is not None:
+        values = {
+            "waiting": f"{more.n_waiting:,} of {counted(more.n_pages, 'page')}",
+            "more": f"{more.n_more:,}",
+        }
+        yield Found("pages", more.since, values)
+
+
 def url_groups_stopped(facts: Facts) -> Iterator[Found]:
     """Yield URL groups whose first crawls brought too little."""
     for group in facts.stopped:
@@ -423,7 +446,7 @@ KINDS = (
         hosts_paused,
         "See what {host} answers: it pauses until {until}, after {failures} in a row.",
         "{remedy}",
-        "GET /hosts?blocked=true",
+        "recrawl hosts list --paused",
     ),
     NeedKind(
         "host_in_incident",
@@ -431,7 +454,7 @@ KINDS = (
         "See what {host} shows: {pages} {shown} since {since}. Their changes are held back until "
         "other content comes, and count from {until} on if none does.",
         "{remedy}",
-        "GET /hosts?blocked=true",
+        "recrawl hosts list --paused",
     ),
     NeedKind(
         "window_never_opens",
@@ -490,6 +513,13 @@ KINDS = (
         no_content,
         "See why {pages}, {share} of all, got no content.",
         "recrawl pages list state=no_content --limit 10",
+    ),
+    NeedKind(
+        "new_pages_grow",
+        new_pages_grow,
+        "Stop the URL group with most waiting pages if it is a trap, or raise the budget: "
+        "{waiting} were never crawled, {more} more than a day ago.",
+        "recrawl url-groups list --limit 10",
     ),
     NeedKind(
         "url_groups_stopped",

@@ -110,8 +110,15 @@ CASES = {
         "stopped",
         (
             "Admit its URL group by PUT /url-groups, or this page by POST /pages/recrawl, if you "
-            "want it crawled: first crawls of a.example/tag have brought too little that is new, "
-            "or a rule stops them"
+            "want it crawled: first crawls of a.example/tag have brought too little that is new"
+        ),
+    ),
+    "stopped by a rule": (
+        of(replace(DUE, due_at=None, stopped_at="a.example/tag", stop_by_rule=True), held=True),
+        "stopped",
+        (
+            "End the rule by `recrawl url-groups learn a.example/tag` if you want it crawled: a "
+            "rule of an operator stops the first crawls of a.example/tag"
         ),
     ),
     "stopped by robots.txt": (
@@ -486,7 +493,7 @@ CASES = {
         "unscheduled",
         (
             "Start `recrawl worker`, or see its log if it runs: the next epoch schedules it; an "
-            "epoch was due 2 hours ago, and none has been published since"
+            "epoch was due 2 hours ago, at 2026-05-01 22:00 UTC, and none has been published since"
         ),
     ),
     "no crawler yet": (
@@ -510,6 +517,40 @@ CASES = {
         (
             "Nothing to do: it was due 60 minutes ago, at 2026-05-01 23:00 UTC, and the next "
             "request for leases gets it"
+        ),
+    ),
+    "behind a lease whose worker may be gone": (
+        of(
+            turn=at_host(
+                delay_s=30.0,
+                concurrency=1,
+                n_running=1,
+                n_before=5,
+                lease=LeaseNow("w7", NOW + 3 * MINUTE, NOW - 2 * MINUTE),
+            )
+        ),
+        "host_busy",
+        (
+            "End its lease by `recrawl leases release --worker w7` if the worker w7 is gone: a "
+            "crawl of a.example runs, which is the maximum at a time; the worker w7 has held it "
+            "for 2 minutes, under a lease that ends in 3 minutes, at 2026-05-02 00:03 UTC; 5 pages "
+            "of a.example are before it"
+        ),
+    ),
+    "behind a lease that has just begun": (
+        of(
+            turn=at_host(
+                delay_s=1.0,
+                concurrency=1,
+                n_running=1,
+                n_before=5,
+                lease=LeaseNow("w7", NOW + 5 * MINUTE, NOW - MINUTE / 2),
+            )
+        ),
+        "host_busy",
+        (
+            "Nothing to do: 5 pages of a.example are before it, once every second, so its turn "
+            "is in 5 seconds, at 2026-05-02 00:00:05 UTC, or later"
         ),
     ),
     "behind others": (

@@ -123,6 +123,27 @@ def test_pages_behind_others_ask_for_a_crawler_too_if_none_comes(live):
     assert explanation["sentence"].startswith("Start a crawler: 1 page is ready")
 
 
+def test_a_lease_that_runs_for_long_names_its_worker(live):
+    live.register(*(f"{A}{n}" for n in range(3)))
+    (crawl,) = lease(live, worker="w7")
+    live.clock.advance(seconds=120)
+    assert lease(live, worker="w8") == []
+    others = [f"{A}{n}" for n in range(3) if f"{A}{n}" != crawl["url"]]
+    answers = [why(live, url) for url in others]
+    answers.append(explained(live, hosts="a.example"))
+    for each in answers:
+        assert each["sentence"].startswith(
+            "End its lease by `recrawl leases release --worker w7` if the worker w7 is gone: "
+        )
+        assert "under a lease that ends in 3 minutes, at 2026-05-01 12:05 UTC" in each["sentence"]
+    assert [each["until"] for each in answers[:2]] == [
+        "2026-05-01T12:05:01Z",
+        "2026-05-01T12:05:02Z",
+    ]
+    live.client.delete("/leases", params={"worker": "w7"})
+    assert all(why(live, url)["sentence"].startswith("Nothing to do: ") for url in others)
+
+
 def test_pages_of_a_host_are_held_by_their_turn_and_by_pauses(live, recrawl):
     live.register(*(f"{A}{n}" for n in range(5)), B)
     assert len(lease(live, hosts=["c.example"])) == 0

@@ -96,8 +96,23 @@ def test_pages_of_a_service_that_never_had_a_worker_ask_for_one(database_url):
         lease(live, count=100)
         sentence = why(live, held)["sentence"]
         assert sentence.startswith(act)
-        assert "an epoch was due 11 minutes ago, and none has been published since" in sentence
+        assert "an epoch was due 11 minutes ago, at 2026-05-01 12:00 UTC, and none has" in sentence
         assert explained(live)["sentence"].startswith(act)
+
+
+def test_a_crawled_page_without_a_schedule_asks_for_a_worker_soon(database_url):
+    with running(database_url, epoch_interval_s=30) as live:
+        live.register(B)
+        live.epoch()
+        live.register(A)
+        assert crawl_all(live) == 2
+        assert why(live)["sentence"].startswith("Nothing to do: the next epoch schedules it")
+        live.clock.advance(minutes=3)
+        with live.service.store.begin() as tx:  # as a server that stands in for the worker
+            tx.set_filled(tx.filled()._replace(until=live.clock() + timedelta(hours=1)))
+        sentence = why(live)["sentence"]
+        assert sentence.startswith(f"{act_of(live)}: the next epoch schedules it; an epoch was due")
+        assert "epoch_late" in [each["kind"] for each in live.get("/status").json()["needs_you"]]
 
 
 def test_pages_imported_past_the_service_are_admitted_by_its_next_round(

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from support.store_cases import T0, columns
 
-from service.leases.picks import PickLimits, most_overdue
+from service.leases.picks import PickLimits, counted_turns, most_overdue
+from service.leases.turns import HostTurns
 from service.model.arrays import NO_TIME, instant
 from service.storage.queue.columns import QueuedPages
 
@@ -56,3 +57,44 @@ def test_first_crawls_of_a_host_have_a_maximum_and_come_first():
 def test_rows_without_room_are_left():
     assert pick([False] * 6, 9, 9, room=(1, 2)) == [1, 2, 4]
     assert pick([], 9, 9) == []
+
+
+def in_turns(first, share, credit=0.0, **options):
+    turns = HostTurns(np.full(2, share), np.full(2, credit))
+    n = len(first)
+    queued = rows(np.array(first))
+    limits = PickLimits(n, options.get("n_first", n), np.array([99, 99]), np.array([99, 99]))
+    limits = limits._replace(turns=turns)
+    order = 1 + most_overdue(queued, np.zeros(n, np.int64), limits, AT)
+    return order.tolist(), counted_turns(queued, np.zeros(n, np.int64), limits, AT).tolist()
+
+
+def test_first_crawls_and_others_of_a_host_take_turns():
+    kinds = [True] * 4 + [False] * 4
+    assert in_turns(kinds, 0.5)[0] == [5, 1, 6, 2, 7, 3, 8, 4]
+    assert in_turns(kinds, 0.5, 0.5)[0] == [1, 5, 2, 6, 3, 7, 4, 8]
+    assert in_turns(kinds, 0.25)[0] == [5, 6, 7, 1, 8, 2, 3, 4]
+    assert in_turns(kinds, 0.0)[0] == [5, 6, 7, 8, 1, 2, 3, 4]
+    assert in_turns(kinds, 1.0)[0] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_turns_count_where_both_kinds_are_due_and_may_be_crawled():
+    assert in_turns([True, True], 0.5)[1] == [False, False]
+    assert in_turns([True, False], 0.5)[1] == [True, True]
+    assert in_turns([True, False], 0.5, n_first=0)[1] == [False, False]
+
+
+def test_turns_in_parts_are_those_of_one_transaction():
+    """Take one crawl at a time, and keep the credit between."""
+    credit, taken = np.array([0.5]), []
+    for _ in range(100):
+        turns = HostTurns(np.array([0.3]), credit)
+        kinds = np.array([True, False])
+        is_first = bool(turns.places(np.zeros(2, np.int64), kinds)[0] == 1)
+        credit = turns.after(np.zeros(1, np.int64), np.array([is_first]))
+        taken.append(is_first)
+    assert sum(taken) == 30
+    kinds = np.repeat([True, False], [30, 70])
+    whole = HostTurns(np.array([0.3]), np.array([0.5])).places(np.zeros(100, np.int64), kinds)
+    assert sorted(whole[:30]) == [1 + i for i in range(100) if taken[i]]
+    assert sorted(whole) == list(range(1, 101))

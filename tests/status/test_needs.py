@@ -72,8 +72,12 @@ def test_an_epoch_is_late_after_three_intervals_since_the_next_was_due():
     assert need.sentence == (
         "Start a worker: no epoch has begun for 31 minutes, and one is due every 10 minutes."
     )
-    short = epochs(interval=MINUTE, began_at=T0 - 9 * MINUTE)
-    assert found(WELL, epochs=short) == [], "never before ten minutes"
+    short = epochs(interval=MINUTE, began_at=T0 - 3 * MINUTE)
+    assert found(WELL, epochs=short) == []
+    late = short._replace(began_at=T0 - 4 * MINUTE)
+    assert found(WELL, epochs=late) == [("epoch_late", T0 - 3 * MINUTE)]
+    short = epochs(interval=MINUTE / 12, began_at=T0 - 2 * MINUTE)
+    assert found(WELL, epochs=short) == [], "never before two minutes"
     (need,) = needs(WELL, epochs=epochs(began_at=T0 - DAY, runs=True, in_server=True))
     assert "an epoch has run for 24 hours" in need.sentence
     assert need.remedy == "recrawl epochs --limit 5"
@@ -200,7 +204,7 @@ def test_more_than_three_of_a_kind_are_one_with_the_worst_and_the_first_begin():
     (need,) = needs(WELL, pauses=pauses)
     assert (need.n, need.subject, need.since) == (5, "0.example", T0 - 4 * MINUTE)
     assert need.sentence.startswith("5 of this kind, the worst first. See what 0.example answers")
-    assert need.remedy == "GET /hosts?blocked=true"
+    assert need.remedy == "recrawl hosts list --paused"
 
 
 def test_a_webhook_is_shown_after_ten_minutes_without_its_secret_address():
@@ -251,6 +255,42 @@ def steps(first, last, each, budget=144.0, **values):
         row._replace(**{"at": first + i * STEP, "measured_at": first + (i + 1) * STEP, **values})
         for i in range(n)
     ]
+
+
+def growing(first, last, a_step, n_pages=15_000, n_waiting=10_000):
+    """Return steps whose pages without a first crawl grow, up to a number."""
+    whole = steps(first, last, 0)
+    return [
+        step._replace(n_pages=n_pages, n_never_crawled=int(n_waiting - a_step * (len(whole) - n)))
+        for n, step in enumerate(whole, 1)
+    ]
+
+
+def test_new_pages_that_grow_all_day_are_shown():
+    trap = growing(T0 - 3 * DAY, T0, 10)
+    (need,) = needs(WELL, steps=trap)
+    assert (need.kind, need.since) == ("new_pages_grow", T0 - DAY)
+    assert need.remedy == "recrawl url-groups list --limit 10"
+    assert need.sentence == (
+        "Stop the URL group with most waiting pages if it is a trap, or raise the budget: 10,000 "
+        "of 15,000 pages were never crawled, 1,440 more than a day ago."
+    )
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        growing(T0 - DAY, T0, 10),
+        growing(T0 - 3 * DAY, T0, -10),
+        growing(T0 - 3 * DAY, T0, 0),
+        growing(T0 - 3 * DAY, T0, 10, n_pages=25_000),
+        growing(T0 - 3 * DAY, T0, 1, n_pages=1_000, n_waiting=999),
+        growing(T0 - 3 * DAY, T0 - 12 * HOUR, 0, n_waiting=100) + growing(T0 - 12 * HOUR, T0, 100),
+    ],
+    ids=["first days", "shrinks", "stays", "few of all", "few", "an import of hours"],
+)
+def test_new_pages_of_an_import_are_not_shown(sizes):
+    assert found(WELL, steps=sizes) == []
 
 
 def test_an_unused_budget_is_shown_since_the_first_of_such_days():

@@ -6,11 +6,11 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from storage.test_contract_census import leased, queued
-from support.store_cases import T0, register
+from support.store_cases import T0, instants, register
 
 from service.model.arrays import instant
 from service.model.errors import PageNotFound
-from service.storage.queue.columns import ALL_PAGES, LeaseFilter
+from service.storage.queue.columns import ALL_PAGES, LeaseFilter, QueueRows
 
 MINUTE = timedelta(minutes=1)
 A, B = "a.example", "b.example"
@@ -68,6 +68,37 @@ def test_rows_that_come_before_are_counted_up_to_a_maximum(two_hosts):
     assert n_due(9, each=2) == [2, 1]
     assert n_due(9, of=LeaseFilter((B,))) == [4, 1]  # host queues of hosts have no other pages
     assert read(store, "n_due_rows", queue_id[:0], T0, 9).tolist() == []
+
+
+def test_rows_of_both_kinds_are_counted_apart(two_hosts):
+    store, a, _ = two_hosts
+    new = np.sort(np.setdiff1d(register(store, 8, host=A), a))
+    queued(store, new, [T0] * 3)
+    with store.begin() as tx:
+        rows = QueueRows(
+            page_id=a[1:],
+            next_at=instants([T0 + n * MINUTE for n in range(1, 5)]),
+            last_crawl_at=instants([T0 - MINUTE] * 4),
+            crawl_rate=np.ones(4),
+            requested=np.zeros(4, np.bool_),
+        )
+        tx.requeue(rows)
+    place = read(store, "page_place", int(a[3]))
+    counts = store, "n_before_in_turns", int(a[3]), place
+    assert read(*counts, T0 + 8 * MINUTE, 9, first=False) == (2, 3, False)
+    assert read(*counts, T0 + 8 * MINUTE, 2, first=False) == (2, 2, True)
+    place = read(store, "page_place", int(new[1]))
+    counts = store, "n_before_in_turns", int(new[1]), place
+    assert read(*counts, T0 + 2 * MINUTE, 9, first=True) == (1, 2, False)
+
+
+def test_the_lease_that_ends_first_has_its_worker(two_hosts):
+    store, _, _ = two_hosts
+    one, other = queue_of(store, A, B).tolist()
+    lease = read(store, "next_to_end", one, T0)
+    assert (lease.worker, lease.expires_at) == ("w", T0 + 9 * MINUTE)
+    assert read(store, "next_to_end", other, T0) is None
+    assert read(store, "next_to_end", one, T0 + 9 * MINUTE) is None
 
 
 def test_rows_come_before_by_their_bounds_then_by_their_pages(two_hosts):

@@ -166,7 +166,13 @@ def test_failures_count_from_the_epoch_in_force(queue_store):
 
 def test_steps_have_the_budget_of_their_epoch(queue_store):
     epoch = publish(queue_store, schedule_columns(register(queue_store, 1)))
-    values = {"measured_at": T0, "n_pages": 9, "n_overdue": 3, "n_no_content": 2}
+    values = {
+        "measured_at": T0,
+        "n_pages": 9,
+        "n_overdue": 3,
+        "n_no_content": 2,
+        "n_never_crawled": 4,
+    }
     gauges = Gauges(**dict.fromkeys(Gauges.__dataclass_fields__, 0) | values)
     tally = Tally.of(np.array([1, 1]), {"n_leased": np.array([2, 3])})
     with queue_store.begin() as tx:
@@ -174,7 +180,7 @@ def test_steps_have_the_budget_of_their_epoch(queue_store):
         tx.add_to_step(ALL_HOSTS, T0, epoch, tally, gauges)
         tx.add_to_step(7, T0, epoch, tally, None)
     no_budget = MeasuredStep(T0 - DAY, 5, 0, 0, 0, None, None, None, None, None, None)
-    step = MeasuredStep(T0, 5, 0, 0, 0, T0, 9, 3, 2, CERTIFICATE.bandwidth, "crawls")
+    step = MeasuredStep(T0, 5, 0, 0, 0, T0, 9, 3, 2, CERTIFICATE.bandwidth, "crawls", 4)
     assert read(queue_store, "measured_steps", T0 - DAY) == [no_budget, step]
     assert read(queue_store, "measured_steps", T0) == [step]
 

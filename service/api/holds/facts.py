@@ -60,6 +60,8 @@ class HostNow:
     """Leases that may run at a time; 0: any number."""
     n_running: int = 0
     """Leases that run."""
+    lease: "LeaseNow | None" = None
+    """The one of them that ends first; None: none runs, or it was not read."""
     pauses: tuple[Pause, ...] = ()
     """Pauses, also those that have ended."""
     closed_until: datetime | None = None
@@ -127,6 +129,8 @@ class LeaseNow(NamedTuple):
 
     worker: str
     until: datetime
+    since: datetime | None = None
+    """Begin of the lease; None: it was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +150,8 @@ class PageNow:
     """Leases in a row that ended without a report; None: none."""
     stopped_at: str | None = None
     """URL group that stops the first crawl of the page; None: none does."""
+    stop_by_rule: bool = False
+    """True if a rule of an operator stops this group."""
     stop_forbidden: bool = False
     """True if robots.txt forbids most of the first crawls of this group."""
     admits_at: datetime | None = None

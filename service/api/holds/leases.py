@@ -23,6 +23,7 @@ from service.api.holds.reading import (
     full_caps,
     hosts_now,
     in_hours,
+    lease_that_ends_first,
     standstill,
 )
 from service.api.holds.standstill import cause, remedy
@@ -91,6 +92,9 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
     n_due = tx.n_due_rows(queues.queue_id, now + MICROSECOND, each, of)
     names = _names(tx, queues.queue_id)
     hosts = hosts_now(tx, service, queues, list(names.values()), now)
+    if len(hosts) == 1:
+        ends_first = lease_that_ends_first(tx, int(queues.queue_id[0]), now)
+        hosts = [replace(hosts[0], lease=ends_first)]
     caps = full_caps(tx.ask_capped(queues.queue_id)(), names, now)
     turn = Turn(
         now=now,
@@ -227,7 +231,8 @@ def _sentence(held: list[Held], others: dict[str, int], soon: Soon, turn: Turn) 
     # pages that are due since the end of the queue are in no count
     if still is None or free or not soon.has_pages:
         return f"{to_do}: {reason}"
-    if still.queue_ended or (to_do == NOTHING and others["waits"]):
+    is_busy = all(each.example.kind == "host_busy" for each in held)
+    if still.queue_ended or (others["waits"] and (to_do == NOTHING or is_busy)):
         to_do = Hold(kind="no_worker", cause="", remedy=remedy(still)).to_do
         return f"{to_do}: {cause(turn)}; {reason}"
     return f"{to_do}: {reason}"

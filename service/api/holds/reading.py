@@ -24,17 +24,18 @@ from service.api.holds.facts import (
 from service.api.holds.rules import UNNAMED, is_held_alone
 from service.budget.allotments import first_crawls_a_day, first_spent_until, in_force, spent_until
 from service.budget.host_days import first_room, on_day, room
-from service.budget.shown import groups_above, stopped_of
+from service.budget.shown import HELD, groups_above, stopped_of
 from service.core.division import FIRST_SHARE
 from service.core.open_hours import OpenHours
 from service.epochs.constraints import CONSTRAINED
 from service.leases import due, politeness
+from service.leases.turns import HostTurns, n_turns_before
 from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
 from service.model.domain import Page
 from service.status.facts import PATIENCE
-from service.status.needs import LATE_AFTER, READER_PATIENCE, unasked_since
+from service.status.needs import READER_PATIENCE, epoch_late, first_epoch_late, unasked_since
 from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
@@ -87,6 +88,7 @@ def around_page(
         lease=lease,
         unfinished=unfinished,
         stopped_at=None if stop is None else stop.level.name,
+        stop_by_rule=stop is not None and stop.state == HELD,
         stop_forbidden=stop is not None and stop.level.is_forbidden,
         admits_at=_next_fill(tx, service, now) if idle else None,
         planned_at=planned_at,
@@ -105,15 +107,16 @@ def around_page(
     n_before, is_least = 0, False
     waits = due_at is not None and due_at <= now and place.expires_at is None
     if waits and not page.feed:  # no other page comes before a feed
-        before = now if place.next_at is None else min(place.next_at, now)
-        n_before, is_least = tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
+        n_before, is_least = _n_before(tx, service, page, place, host_queue, now)
+    n_running = int(tx.n_running(queue_id, now)[0]) if host.concurrency else 0
     return Around(
         of_page,
         replace(
             alone,
             host=replace(
                 host,
-                n_running=int(tx.n_running(queue_id, now)[0]) if host.concurrency else 0,
+                n_running=n_running,
+                lease=lease_that_ends_first(tx, place.queue_id, now) if n_running else None,
                 cap=next(iter(caps.values()), None),
                 n_before=n_before,
                 n_before_is_least=is_least,
@@ -136,6 +139,37 @@ def _caps(
         members = tx.capped_members(np.array([page.host_id]))
         caps |= full_caps(members, {page.host_id: page.host}, now, first_share)
     return caps
+
+
+def lease_that_ends_first(tx: Transaction, queue_id: int, now: datetime) -> LeaseNow | None:
+    """Return the lease on a host queue that ends first; None: none runs."""
+    lease = tx.next_to_end(queue_id, now)
+    if lease is None:
+        return None
+    return LeaseNow(lease.worker or UNNAMED, lease.expires_at, lease.leased_at)
+
+
+def _n_before(
+    tx: Transaction,
+    service: Service,
+    page: Page,
+    place: PagePlace,
+    queues: HostQueues,
+    now: datetime,
+) -> tuple[int, bool]:
+    """Return how many crawls of its host come before a due page, and whether it may be more."""
+    share, first = _default_share(tx, service), page.last_crawl_at is None
+    if share is None or not len(queues):
+        before = now if place.next_at is None else min(place.next_at, now)
+        return tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
+    n_own, n_other, is_least = tx.n_before_in_turns(
+        page.page_id, place, now, MOST_BEFORE, first=first
+    )
+    if not first and _first_are_spent(tx, service):
+        n_other = 0
+    turns = HostTurns.of(queues, share)
+    of_queue = {"share": float(turns.share[0]), "credit": float(turns.credit[0])}
+    return n_turns_before(n_own, n_other, first=first, **of_queue), is_least
 
 
 def _next_fill(tx: Transaction, service: Service, now: datetime) -> datetime:
@@ -184,7 +218,9 @@ def standstill(
     if mark != NEVER_FILLED and mark.until <= now:
         return Standstill(mark.until, queue_ended=True, in_server=service.store.embedded)
     due_at = first_at if planned_at is None else planned_at + interval
-    patience = PATIENCE if planned_at is None else max((LATE_AFTER - 1) * interval, PATIENCE)
+    patience = epoch_late(interval) - interval
+    if planned_at is None:
+        patience = first_epoch_late(interval)
     if now - due_at <= patience:
         return None
     return Standstill(due_at, queue_ended=False, in_server=service.store.embedded)
@@ -201,6 +237,12 @@ def _first_spent_until(tx: Transaction, service: Service, page: Page) -> datetim
     if page.last_crawl_at is not None or service.keeper.has_room(first=True):
         return None
     return first_spent_until(tx, service.keeper.terms)
+
+
+def _first_are_spent(tx: Transaction, service: Service) -> bool:
+    """Return whether first crawls have had their part of the budget."""
+    has_room = service.keeper.has_room(first=True)
+    return not has_room and first_spent_until(tx, service.keeper.terms) is not None
 
 
 def hosts_now(
@@ -313,7 +355,12 @@ def full_caps(
 
 def _first_share(tx: Transaction, service: Service, page: Page) -> float | None:
     """Return the share of the caps for first crawls; None where it does not bound the page."""
-    if page.last_crawl_at is not None or not isfinite(first_crawls_a_day(in_force(tx))):
+    return _default_share(tx, service) if page.last_crawl_at is None else None
+
+
+def _default_share(tx: Transaction, service: Service) -> float | None:
+    """Return the share of first crawls without one of the host; None where none is in force."""
+    if not isfinite(first_crawls_a_day(in_force(tx))):
         return None
     terms = service.keeper.terms
     return FIRST_SHARE if terms is None else terms.first_share

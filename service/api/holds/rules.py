@@ -26,6 +26,7 @@ answer is the reason. The last one always has an answer: the page is ready.
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from shlex import quote
 
 from service.api.holds.facts import PageNow, Turn
 from service.api.holds.hold import Hold, first
@@ -117,6 +118,14 @@ def _held(page: PageNow, turn: Turn) -> Hold | None:
         return None
     if page.stopped_at is None:
         return _waiting(page, turn)
+    if page.stop_by_rule:
+        return Hold(
+            kind="stopped",
+            cause=f"a rule of an operator stops the first crawls of {page.stopped_at}",
+            remedy=f"end the rule by `recrawl url-groups learn {quote(page.stopped_at)}` if you "
+            "want it crawled",
+            by=page.stopped_at,
+        )
     if page.stop_forbidden:
         return Hold(
             kind="stopped",
@@ -126,8 +135,7 @@ def _held(page: PageNow, turn: Turn) -> Hold | None:
         )
     return Hold(
         kind="stopped",
-        cause=f"first crawls of {page.stopped_at} have brought too little that is new, or a rule "
-        "stops them",
+        cause=f"first crawls of {page.stopped_at} have brought too little that is new",
         remedy="admit its URL group by PUT /url-groups, or this page by POST /pages/recrawl, if "
         "you want it crawled",
         by=page.stopped_at,

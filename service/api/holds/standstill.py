@@ -41,7 +41,7 @@ def cause(turn: Turn) -> str:
     ago = f"{span((turn.now - still.since).total_seconds())} ago"
     if still.queue_ended:
         return f"the queue of due pages ended {ago}, at {moment(still.since)}"
-    return f"an epoch was due {ago}, and none has been published since"
+    return f"an epoch was due {ago}, at {moment(still.since)}, and none has been published since"
 
 
 def remedy(still: Standstill) -> str:

@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from shlex import quote
 
-from service.api.holds.facts import ALL_HOSTS, OF_GROUP, HostNow, Pause, Turn
+from service.api.holds.facts import ALL_HOSTS, OF_GROUP, HostNow, LeaseNow, Pause, Turn
 from service.api.holds.hold import Hold, first
 from service.model.arrays import LATEST
 from service.model.words import ahead, counted, every, moment, number, span
 
+LONG_CRAWL = timedelta(minutes=1)
+"""Time for which a lease runs before its worker may be gone; for a short lease, half of it."""
 LONG = timedelta(days=1)
 """Time until the turn of a page from which an operator may want a shorter delay."""
 
@@ -135,18 +138,51 @@ def _unasked(turn: Turn, _: datetime) -> Hold | None:
 
 def _busy(turn: Turn, _: datetime) -> Hold | None:
     host = turn.host
+    is_full = 0 < host.concurrency <= host.n_running
+    if is_full and host.lease is not None and _is_long(host.lease, turn.now):
+        return _behind_lease(turn, host.lease)
     if host.n_before:
         return _behind(turn)
     if host.opens_at is not None and host.opens_at > turn.now:
         pace = _pace_of(host) or "with a delay"
         cause = f"{host.name} is crawled {pace}, next {ahead(host.opens_at, turn.now)}"
         return replace(_busy_host(host, cause), until=host.opens_at)
-    if 0 < host.concurrency <= host.n_running:
-        run = "a crawl" if host.n_running == 1 else counted(host.n_running, "crawl")
-        verb = "runs" if host.n_running == 1 else "run"
-        maximum = f"which is the maximum at a time{_slowness(host)}"
-        return _busy_host(host, f"{run} of {host.name} {verb}, {maximum}")
-    return None
+    return _busy_host(host, _full(host)) if is_full else None
+
+
+def _full(host: HostNow) -> str:
+    """Return that as many crawls of a host run as may, as a clause."""
+    run = "a crawl" if host.n_running == 1 else counted(host.n_running, "crawl")
+    verb = "runs" if host.n_running == 1 else "run"
+    return f"{run} of {host.name} {verb}, which is the maximum at a time{_slowness(host)}"
+
+
+def _is_long(lease: LeaseNow, now: datetime) -> bool:
+    """Return whether a lease runs for so long that its worker may be gone."""
+    return lease.since is not None and (
+        now - lease.since >= min(LONG_CRAWL, (lease.until - lease.since) / 2)
+    )
+
+
+def _behind_lease(turn: Turn, lease: LeaseNow) -> Hold:
+    """Return the hold of a page whose host has no room, by a lease that has run for long."""
+    host = turn.host
+    held_for = "" if lease.since is None else span((turn.now - lease.since).total_seconds())
+    ends = f"under a lease that ends {ahead(lease.until, turn.now)}"
+    cause = f"{_full(host)}; the worker {lease.worker} has held it for {held_for}, {ends}"
+    if host.n_before:
+        cause += f"; {_before(host)}"
+    until = lease.until + timedelta(seconds=host.delay_s * (1 + host.n_before))
+    release = f"`recrawl leases release --worker {quote(lease.worker)}`"
+    remedy = f"end its lease by {release} if the worker {lease.worker} is gone"
+    return replace(_busy_host(host, cause), until=until, remedy=remedy)
+
+
+def _before(host: HostNow) -> str:
+    """Return how many pages come before one, as a clause."""
+    least = "at least " if host.n_before_is_least else ""
+    verb = "is" if host.n_before == 1 else "are"
+    return f"{least}{counted(host.n_before, 'page')} of {host.name} {verb} before it"
 
 
 def in_turns(host: HostNow) -> Hold:
@@ -158,9 +194,7 @@ def in_turns(host: HostNow) -> Hold:
 def _behind(turn: Turn) -> Hold:
     """Return the hold of a page that has others of its host before it."""
     host, pace = turn.host, _pace_of(turn.host)
-    least = "at least " if host.n_before_is_least else ""
-    verb = "is" if host.n_before == 1 else "are"
-    cause = f"{least}{counted(host.n_before, 'page')} of {host.name} {verb} before it"
+    cause = _before(host)
     if not pace:
         return _busy_host(host, cause)
     begin = max(host.opens_at or turn.now, turn.now)

@@ -29,6 +29,7 @@ class MeasuredStep(NamedTuple):
     """Amount a day of the epoch in force; None before the first."""
     unit: str | None
     """Unit of the budget; None: crawls."""
+    n_never_crawled: int | None = None
 
 
 class MeasuredStatements(Subject):
@@ -41,7 +42,7 @@ class MeasuredStatements(Subject):
 
 MEASURED_STEPS = f"""
 SELECT at, n_leased, n_reported, n_failed, spent, measured_at, history.n_pages, n_overdue,
-    n_no_content, epochs.bandwidth AS budget, epochs.unit
+    n_no_content, epochs.bandwidth AS budget, epochs.unit, n_never_crawled
 FROM history LEFT JOIN epochs ON epochs.epoch = history.epoch
 WHERE host_id = {ALL_HOSTS} AND at >= %(since)s ORDER BY at
 """

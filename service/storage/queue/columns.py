@@ -43,6 +43,10 @@ class HostQueues(Columns):
     """Usual latency, seconds; NaN: none is known."""
     n_latencies: Ints
     """Crawls whose latency was learnt, up to `core.latency.MEMORY`."""
+    first_credit: Floats
+    """Turns that first crawls have earned beside others, in [0, 1] (`leases.turns`)."""
+    first_share: Floats
+    """Share of the turns for first crawls; NaN: that of the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,12 @@ READY_QUEUES = 100
 """Number of host queues whose first page shows how long crawls have waited."""
 
 
+FIRST_CREDIT = "coalesce(first_credit, 0.5)"
+"""Expression of `HostQueues.first_credit`: half a turn at the beginning."""
+OWN_FIRST_SHARE = "(SELECT first_share FROM hosts WHERE hosts.host_id = {queues}.queue_id)"
+"""Expression of `HostQueues.first_share`; a group has none of its own."""
+
+
 class QueueStatements(UnfinishedStatements, HoldStatements):
     """The part of a transaction that works on the queue."""
 

@@ -39,6 +39,14 @@ class PagePlace(NamedTuple):
     """End of the lease that runs, or has expired without being counted; None: there is none."""
 
 
+class LeaseOfQueue(NamedTuple):
+    """A lease that runs on a host queue."""
+
+    worker: str | None
+    leased_at: datetime
+    expires_at: datetime
+
+
 class HoldStatements(Subject):
     """The part of a transaction that reads what holds pages."""
 
@@ -82,6 +90,20 @@ class HoldStatements(Subject):
         """
 
     @abstractmethod
+    def n_before_in_turns(
+        self, page_id: int, place: PagePlace, now: datetime, most: int, *, first: bool
+    ) -> tuple[int, int, bool]:
+        """Return how many rows of its kind come before a row, and how many of the other are due.
+
+        The kinds are first crawls and others. At most `most` rows of each are looked at; the last
+        value is true if there may be more.
+        """
+
+    @abstractmethod
+    def next_to_end(self, queue_id: int, now: datetime) -> LeaseOfQueue | None:
+        """Return the lease on a host queue that ends first; None: none runs."""
+
+    @abstractmethod
     def n_running(self, queue_id: Ints, now: datetime) -> Ints:
         """Return the (N,) numbers of leases that run.
 
@@ -101,6 +123,13 @@ class HoldStatements(Subject):
 
 
 OF_QUEUE = element_types(HostQueues)
+READ_COLUMNS = ", ".join(
+    {
+        **{name: name for name in OF_QUEUE},
+        "first_credit": "coalesce(first_credit, 0.5) AS first_credit",
+        "first_share": "(SELECT first_share FROM hosts WHERE host_id = queue_id) AS first_share",
+    }.values()
+)
 PLACE = f"""
 SELECT {HOST_QUEUE} AS queue_id, name, next_at, worker, token IS NOT NULL AS is_open, expires_at
 FROM pages JOIN hosts ON hosts.host_id = pages.host_id
@@ -109,11 +138,11 @@ LEFT JOIN due_pages ON due_pages.page_id = pages.page_id
 WHERE pages.page_id = %(page_id)s
 """
 READ_QUEUES = f"""
-SELECT {", ".join(OF_QUEUE)} FROM host_queues WHERE queue_id IN (SELECT value FROM {{ids}})
+SELECT {READ_COLUMNS} FROM host_queues WHERE queue_id IN (SELECT value FROM {{ids}})
 ORDER BY queue_id
 """
 NEXT_IN_REACH = f"""
-SELECT {", ".join(OF_QUEUE)} FROM host_queues WHERE {{where}} ORDER BY next_at LIMIT %(limit)s
+SELECT {READ_COLUMNS} FROM host_queues WHERE {{where}} ORDER BY next_at LIMIT %(limit)s
 """
 QUEUE_NAMES = """
 SELECT value AS queue_id, coalesce(
@@ -152,6 +181,31 @@ FROM (
     LIMIT %(most)s
 ) AS before
 """
+OF_KIND = """
+    SELECT * FROM (
+        SELECT page_id, next_at, first FROM due_pages WHERE queue_id = %(queue_id)s
+            AND first = {first} AND next_at <= {until} AND feed IS NULL
+        LIMIT %(most)s
+    ) AS of_kind
+"""
+N_IN_TURNS = f"""
+SELECT
+    count(*) FILTER (WHERE first = %(first)s
+        AND (next_at < %(next_at)s OR page_id < %(page_id)s)) AS n_own,
+    count(*) FILTER (WHERE first = %(first)s) AS n_own_read,
+    count(*) FILTER (WHERE first = %(other)s) AS n_other
+FROM (
+    {OF_KIND.format(first="%(first)s", until="%(next_at)s")}
+    UNION ALL
+    {OF_KIND.format(first="%(other)s", until="%(now)s")}
+) AS due
+"""
+NEXT_TO_END = """
+SELECT worker, leased_at, expires_at FROM due_pages
+WHERE worker >= '' AND token IS NOT NULL AND expires_at > %(now)s AND queue_id + 0 = %(queue_id)s
+ORDER BY expires_at LIMIT 1
+"""
+"""Statement that adds 0, because SQLite would walk the rows of the host queue."""
 N_PUT_OFF = f"""
 SELECT
     (SELECT count(*) FROM (
@@ -226,6 +280,28 @@ class HoldsSql(Dialect, HoldStatements):
         place = {"queue_id": queue_id, "next_at": next_at, "page_id": page_id}
         (row,) = self.read(N_BEFORE, **place, most=most)
         return row["n"], row["n_read"] >= most
+
+    @override
+    def n_before_in_turns(
+        self, page_id: int, place: PagePlace, now: datetime, most: int, *, first: bool
+    ) -> tuple[int, int, bool]:
+        next_at = now if place.next_at is None else min(place.next_at, now)
+        kinds = {"first": first, "other": not first}
+        (row,) = self.read(
+            N_IN_TURNS,
+            **kinds,
+            queue_id=place.queue_id,
+            next_at=next_at,
+            page_id=page_id,
+            now=now,
+            most=most,
+        )
+        return row["n_own"], row["n_other"], max(row["n_own_read"], row["n_other"]) >= most
+
+    @override
+    def next_to_end(self, queue_id: int, now: datetime) -> LeaseOfQueue | None:
+        rows = self.read(NEXT_TO_END, queue_id=queue_id, now=now)
+        return LeaseOfQueue(**rows[0]) if rows else None
 
     @override
     def n_put_off(self, now: datetime, of: LeaseFilter = ALL_PAGES) -> tuple[int, int]:

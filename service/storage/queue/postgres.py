@@ -30,8 +30,10 @@ from service.storage.queue.columns import (
     QueueRows,
 )
 from service.storage.queue.contract import (
+    FIRST_CREDIT,
     LOWER_ROW,
     NEXT_HOST_QUEUES,
+    OWN_FIRST_SHARE,
     QueueSql,
     ready_in,
     rows_in,
@@ -133,16 +135,17 @@ ON CONFLICT (queue_id) DO UPDATE SET next_at = least(host_queues.next_at,
         host_queues.paused_until))
 """
 
-HOST_QUEUES = """
-SELECT {note} array_agg(queue_id), array_agg(coalesce(min_delay_s, 'NaN')),
+HOST_QUEUES = f"""
+SELECT {{note}} array_agg(queue_id), array_agg(coalesce(min_delay_s, 'NaN')),
     array_agg(coalesce(robots_delay_s, 'NaN')), array_agg(coalesce(max_concurrency, 0)::bigint),
     array_agg(n_failures::bigint), array_agg(coalesce(blocked_until, '-infinity')),
     array_agg(coalesce(paused_until, '-infinity')), array_agg(coalesce(paused_at, '-infinity')),
     array_agg(coalesce(ready_at, '-infinity')), array_agg(coalesce(next_at, '-infinity')),
     array_agg(coalesce(latency_factor, 'NaN')), array_agg(coalesce(max_delay_s, 'NaN')),
     array_agg(coalesce(latency_s, 'NaN')), array_agg(coalesce(usual_latency_s, 'NaN')),
-    array_agg(coalesce(n_latencies, 0)::bigint)
-FROM {locked}
+    array_agg(coalesce(n_latencies, 0)::bigint), array_agg({FIRST_CREDIT}),
+    array_agg(coalesce({OWN_FIRST_SHARE.format(queues="locked")}, 'NaN'))
+FROM {{locked}}
 """
 LOCKED = """(
     SELECT * FROM host_queues WHERE queue_id = ANY({ids}) ORDER BY queue_id FOR NO KEY UPDATE
@@ -154,14 +157,17 @@ HOST_QUEUES_NOTED = "nullif(current_setting('recrawl.host_queues'), '')::bigint[
 ADD_HOST_QUEUES = """
 INSERT INTO host_queues (queue_id) SELECT unnest(%(queue_id)s::bigint[]) ON CONFLICT DO NOTHING
 """
-SAVED = ("queue_id", "n_failures", "paused_until", "paused_at", "ready_at", "next_at")
+SAVED = (
+    *("queue_id", "n_failures", "paused_until", "paused_at", "ready_at", "next_at"),
+    "first_credit",
+)
 LATENCIES = ("latency_s", "usual_latency_s", "n_latencies")
 SAVE_HOST_QUEUES = """
 UPDATE host_queues SET n_failures = given.n_failures,
     paused_until = nullif(given.paused_until, '-infinity'),
     paused_at = nullif(given.paused_at, '-infinity'),
     ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity'),
-    {latencies}
+    first_credit = given.first_credit, {latencies}
 FROM {rows} WHERE host_queues.queue_id = given.queue_id
 """
 SAVE_UNTIMED = SAVE_HOST_QUEUES.format(

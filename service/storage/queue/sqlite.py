@@ -30,8 +30,10 @@ from service.storage.queue.columns import (
     share,
 )
 from service.storage.queue.contract import (
+    FIRST_CREDIT,
     LOWER_ROW,
     NEXT_HOST_QUEUES,
+    OWN_FIRST_SHARE,
     QueueSql,
     ready_in,
     rows_in,
@@ -119,21 +121,22 @@ ON CONFLICT (queue_id) DO UPDATE SET next_at = min(coalesce(host_queues.next_at,
     0), coalesce(host_queues.paused_until, 0)))
 """
 
-HOST_QUEUES = """
+HOST_QUEUES = f"""
 SELECT queue_id, min_delay_s, robots_delay_s, coalesce(max_concurrency, 0), n_failures,
     blocked_until, paused_until, paused_at, ready_at, next_at, latency_factor, max_delay_s,
-    latency_s, usual_latency_s, coalesce(n_latencies, 0)
-FROM host_queues WHERE queue_id IN ({ids}) ORDER BY queue_id
+    latency_s, usual_latency_s, coalesce(n_latencies, 0), {FIRST_CREDIT},
+    {OWN_FIRST_SHARE.format(queues="host_queues")}
+FROM host_queues WHERE queue_id IN ({{ids}}) ORDER BY queue_id
 """
 ADD_HOST_QUEUE = "INSERT INTO host_queues (queue_id) VALUES (?) ON CONFLICT DO NOTHING"
 SAVED = (
     *("n_failures", "paused_until", "paused_at", "ready_at", "next_at"),
-    *("latency_s", "usual_latency_s", "n_latencies", "queue_id"),
+    *("latency_s", "usual_latency_s", "n_latencies", "first_credit", "queue_id"),
 )
 """Columns of `SAVE_HOST_QUEUE`."""
 SAVE_HOST_QUEUE = """
 UPDATE host_queues SET n_failures = ?, paused_until = ?, paused_at = ?, ready_at = ?, next_at = ?,
-    latency_s = ?, usual_latency_s = ?, n_latencies = nullif(?, 0)
+    latency_s = ?, usual_latency_s = ?, n_latencies = nullif(?, 0), first_credit = ?
 WHERE queue_id = ?
 """
 

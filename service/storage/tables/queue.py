@@ -24,6 +24,7 @@ host_queues = sa.Table(
     sa.Column("n_latencies", sa.SmallInteger),
     sa.Column("windows", sa.Text),
     sa.Column("blackouts", sa.Text),
+    sa.Column("first_credit", sa.Double),
     sa.Index(
         "host_queues_latency_factor_idx",
         "latency_factor",
