@@ -42,7 +42,7 @@ def crawled(live, n, links=0):
 def test_endless_links_leave_pages_of_the_host_their_minimum_rate(database_url):
     with service(database_url, **SLOW) as live:
         ids = known(live, 3)
-        crawled(live, 12)
+        crawled(live, 12, links=2)
         pages = crawled(live, 40, links=2)
         assert len(pages) == 40
         for page in ids:
