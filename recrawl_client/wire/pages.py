@@ -72,7 +72,7 @@ class Page(Item, frozen=True, kw_only=True):
     note: Note = UNSET
     """Note of the crawler, any JSON value of at most 1,024 bytes, which leases return; null removes
     the stored note."""
-    note_if_new: bool = False
+    note_if_new: bool | UnsetType = UNSET
     """True: only a page that is new to the service gets the `note`."""
     kind: Kind | UnsetType = UNSET
     """`feed` for a feed, which `recrawl watch` reads and no other worker gets; `page`, for new

@@ -4,14 +4,17 @@ import json
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.live_server import Live
 
-from recrawl_client.wire.evidence import Observation
+from recrawl_client.wire.evidence import Observation, Ping
+from recrawl_client.wire.freshness import Copy
+from recrawl_client.wire.pages import Page
 from service.api.requests.bodies import JSON, NDJSON, Body
-from service.api.requests.items import decode_batch
+from service.api.requests.items import decode_batch, may_repeat_keys
 from service.model import lenient_json
 from service.model.lenient_json import Contradiction
 
@@ -133,3 +136,20 @@ def test_a_submission_by_indexnow_that_contradicts_itself_is_refused(sqlite_api:
     response = sqlite_api.client.post("/indexnow", content=content, headers=headers)
     assert response.status_code == 400
     assert "host stands twice" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        (Page, '{"url":"https://a.example/"}'),
+        (Page, '{"url":"https://a.example/","note":{"a":1},"note_if_new":true,"kind":"feed"}'),
+        (Observation, GOOD),
+        (Ping, '{"url":"https://a.example/","changed_at":"2026-05-01T12:00:00Z"}'),
+        (Copy, '{"url":"https://a.example/","fetched_at":"2026-05-01T12:00:00Z"}'),
+    ],
+)
+def test_items_without_repeated_keys_are_decoded_together(kind, item):
+    """A field that is encoded though it was not sent would make each batch slow."""
+    content = batch(JSON, item, item)
+    decoded = msgspec.json.decode(content, type=list[kind])
+    assert not may_repeat_keys(content, decoded)

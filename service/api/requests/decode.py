@@ -277,7 +277,7 @@ def _notes(
     stated: dict[int, tuple[str, bool]] = {}
     for row, note, item in zip(named.row.tolist(), notes, items, strict=True):
         if not isinstance(note, UnsetType) and not (item.note_if_new and row in stated):
-            stated[row] = note, item.note_if_new
+            stated[row] = note, item.note_if_new is True
     return NotedRows.of(stated) if stated else None
 
 
