@@ -294,6 +294,8 @@ class HostWatch:
             self._add(showed, -1)
         else:
             self.n_crawled += 1
+            if self.n_before > 0 and page.last_at >= self.counted_at - HOUR:
+                self.n_before -= 1  # the page counts by this crawl now
         if sign is not Sign.alike or self._follows(crawl):
             self._add(sign, 1)
 

@@ -233,7 +233,7 @@ def _unasked(tx: Transaction, at: datetime) -> tuple[datetime | None, list[Unask
     ):
         return of_all.since, []
     queues = tx.next_in_reach(ALL_PAGES, MOST_READ)
-    late = queues.next_at <= instant(at - PATIENCE)
+    late = queues.next_at <= instant(at)
     late &= ~(np.fmax(queues.blocked_until, queues.paused_until) > instant(at))
     late &= tx.n_running(queues.queue_id, at) == 0
     queue_id = queues.queue_id[late]

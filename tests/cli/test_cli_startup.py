@@ -21,7 +21,10 @@ from service.storage import open_store
 
 pytestmark = pytest.mark.dear
 
-COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
+COMMANDS = [
+    command.name or command.callback.__name__.replace("_", "-")
+    for command in app.registered_commands
+]
 
 
 @pytest.mark.sampled(8)

@@ -88,6 +88,18 @@ def test_pages_crawled_in_the_hour_before_the_first_sign_count_too(before, begin
     assert (found[-1] == INCIDENT) is begins
 
 
+@pytest.mark.parametrize("n", [10, 20, 31, 50])
+def test_a_page_crawled_in_the_hour_before_counts_by_its_newest_crawl_alone(n):
+    second, pages = MINUTE // 60, known(n, last_at=START - HOUR // 2)
+
+    def crawled_before(after, end):
+        return sum(after < page.last_at < end for page in pages.values())
+
+    watch = HostWatch(1, crawled_before=crawled_before)
+    found = verdicts([absent(i, i * second) for i in range(n)], pages, watch)
+    assert found.index(INCIDENT) == n // 2, "more than half of the pages show it"
+
+
 def test_the_hour_before_passes():
     watch = HostWatch(1, crawled_before=lambda *_: 60)
     minutes = [absent(i, i * MINUTE) for i in range(60)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import NamedTuple
 
@@ -44,6 +44,8 @@ from service.storage.queue.holds import PagePlace
 
 MOST_INCIDENTS = 1_000
 """Maximum number of hosts with an incident that are read."""
+PACED = timedelta(minutes=1)
+"""Maximum wait for the pace of the budget that holds no page back."""
 MOST_BEFORE = 10_000
 """Maximum number of pages before a page that are counted."""
 
@@ -227,9 +229,13 @@ def standstill(
 
 
 def budget_spent_until(tx: Transaction, service: Service, cost: float = 0.0) -> datetime | None:
-    """Return the time until which the budget is spent; None: it has room, or none is set."""
+    """Return the time until which the budget is spent; None: it has room, or none is set.
+
+    A pace that has room for the next crawl within `PACED` holds no page back.
+    """
     keeper = service.keeper
-    return None if keeper.has_room() else spent_until(tx, keeper.terms, cost)
+    until = None if keeper.has_room() else spent_until(tx, keeper.terms, cost)
+    return None if until is None or until - tx.now() < PACED else until
 
 
 def _first_spent_until(tx: Transaction, service: Service, page: Page) -> datetime | None:
