@@ -4,7 +4,7 @@ from typing_extensions import override
 
 from recrawl_cluster.store.routing import Routing, by_ids, by_part, nothing, on_all
 from service.model.arrays import Ints
-from service.storage.budget.worth import ShownLevel
+from service.storage.budget.worth import HeldImportance, ShownLevel
 
 
 class ShardedWorth(Routing):
@@ -59,8 +59,8 @@ class ShardedWorth(Routing):
         return {key: n for tx in self.every() for key, n in tx.n_in_flight(level).items()}
 
     @override
-    def importance_held(self) -> float:
-        return sum(tx.importance_held() for tx in self.every())
+    def importance_held(self) -> HeldImportance:
+        return HeldImportance.concatenate([tx.importance_held() for tx in self.every()])
 
 
 def by_name(level: ShownLevel) -> str:

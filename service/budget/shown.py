@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.core import worth
-from service.model.arrays import Ints
+from service.model.arrays import Bools, Ints, distinct, is_among
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.ladder import Ladder, directory_level, ladder, level_of
 from service.model.urls import normalise
@@ -14,6 +14,8 @@ from service.storage.budget.worth import ShownLevel
 
 OPEN, STOPPED, ADMITTED, HELD = range(4)
 """States: by what is learnt, then by a rule of an operator."""
+TOGETHER = 20_000
+"""Maximum levels that are judged at once."""
 
 
 class UrlGroup(NamedTuple):
@@ -73,6 +75,36 @@ def judged(tx: Transaction, level: Ints) -> list[UrlGroup]:
         for n, row in enumerate(rows)
         if row.level in wanted
     ]
+
+
+def stopped_among(tx: Transaction, page_id: Ints) -> Bools:
+    """Return which (N,) pages, ascending, wait for a first crawl that a rule or a stop forbids."""
+    stops = np.zeros(len(page_id), np.bool_)
+    if len(page_id):
+        for one, rows in tx.by_database(page_id):
+            held = one.held_pages(page_id[rows])
+            waiting = held.where(held.level > 0)
+            level = _stopped(one, distinct(waiting.level))
+            stops |= is_among(page_id, waiting.page_id[is_among(waiting.level, level)])
+    return stops
+
+
+def importance_waiting(tx: Transaction) -> float:
+    """Return the importance of pages that wait for their first crawls in groups without a stop."""
+    total = 0.0
+    waiting = tx.importance_held()
+    order = waiting.level.argsort()
+    level, importance = waiting.level[order], waiting.importance[order]
+    for start in range(0, len(level), TOGETHER):
+        some = slice(start, start + TOGETHER)
+        total += float(importance[some][~is_among(level[some], _stopped(tx, level[some]))].sum())
+    return total
+
+
+def _stopped(tx: Transaction, level: Ints) -> Ints:
+    """Return those of some levels that are stopped, ascending."""
+    stops = [group.level.level for group in judged(tx, level) if group.state in (STOPPED, HELD)]
+    return np.sort(np.array(stops, np.int64))
 
 
 def groups_above(tx: Transaction, url: str) -> list[UrlGroup]:

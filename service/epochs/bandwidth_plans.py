@@ -72,7 +72,8 @@ class Basis:
     has_copy: Bools
     """(N,) which pages have a copy: only they are refreshed, and may be fresh."""
     importance_apart: float
-    """Importance of pages without a share, which wait for their first crawls or are held."""
+    """Importance of pages without a share that wait for their first crawls, unless a rule or a stop
+    of their URL group forbids these."""
     n_assumed: int
     """Pages without evidence, whose change rates are assumed."""
     posterior: RatePosterior | None = None

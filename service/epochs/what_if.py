@@ -14,6 +14,7 @@ import numpy as np
 
 from recrawl_client.wire.plan import BudgetPlan, PlanAnswer, PlannedHost, PlannedTag, StarvedPage
 from service.budget.in_force import BudgetInForce
+from service.budget.shown import importance_waiting
 from service.core.common_values import alone
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
 from service.epochs.division import divides, sharing, wanted_within, with_copy
@@ -141,7 +142,7 @@ class WhatIf:
         if divides(self.plan.objective, wants):
             pages = sharing(pages)
         # an epoch reads held pages without their importance
-        apart = of_all - float(pages.importance.sum()) + tx.importance_held()
+        apart = of_all - float(pages.importance.sum()) + importance_waiting(tx)
         n_assumed = int(np.count_nonzero(assumed(pages)))
         pages = reduced(pages)
         return Basis(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from service.budget.shown import stopped_among
 from service.core.estimators.base import Estimator
 from service.core.forecast import expected_harmonic
 from service.core.ping_feeds import PingFeeds
@@ -189,12 +190,15 @@ def _measures(
     """Return (N, len(SUMS)) terms of pages.
 
     A page without a copy is not fresh. Its creation counts as one change that was not crawled. A
-    page without content has no share in the allocation, so its copy is neither fresh nor stale.
+    page without content has no share in the allocation, so its copy is neither fresh nor stale. The
+    same holds for a page whose first crawl a rule, or the stop of its URL group, forbids.
     """
     lacking = lacks_content(pages.gone, pages.n_failures)
-    shared = (~lacking).astype(np.float64)
-    importance = pages.importance * shared
     no_copy = np.isnat(pages.last_observed_at)
+    stopped = no_copy & (pages.held != 0)
+    stopped[stopped] = stopped_among(tx, pages.page_id[stopped])
+    shared = (~lacking & ~stopped).astype(np.float64)
+    importance = pages.importance * shared
     since = np.where(no_copy, pages.created_at, NO_TIME)
     stale, changes = read_freshness(tx, pages, since, estimator, now, feeds=feeds)
     fresh = np.where(no_copy, 0.0, 1.0 - stale)

@@ -243,7 +243,7 @@ class Gauges:
     fresh_share: float | None
     """Expected share of pages whose copy is up to date, by importance; None without importance,
     and before a page has evidence (`model.known_shares`). Pages without content do not count in
-    these four, because they have no share."""
+    these four, because they have no share; nor do pages that wait in stopped URL groups."""
     fresh_share_plain: float | None
     """The same where all pages count alike; None without pages."""
     harmonic_staleness: float | None

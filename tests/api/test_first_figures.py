@@ -115,3 +115,29 @@ def test_crawls_a_day_of_hosts_are_those_of_the_plan_and_within_the_budget(api: 
     assert sum(planned.values()) < 3
     crawl(api, *URLS)  # until the next epoch, first copies have no part of the budget
     assert of_hosts() == pytest.approx(planned, rel=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["stop", None])
+def test_pages_of_a_stopped_group_count_in_no_freshness(database_url, rule):
+    with running(database_url, admission="learned", host_delay_s=0, host_concurrency=0) as api:
+        good = [f"https://a.example/x/{n}" for n in range(40)]
+        api.register(*good)
+        for _ in range(2):
+            crawl(api, *good)
+        api.register(*(f"https://a.example/s/list?id={n}" for n in range(100)))
+        if rule is None:
+            while leased := api.post("/leases", {"count": 100}).json()["items"]:
+                for each in leased:
+                    at = api.clock.advance(seconds=1).isoformat()
+                    item = {"lease": each["lease"], "observed_at": at, "digest": "one of the trap"}
+                    assert api.post("/observations", [item]).json()["accepted"] == 1
+        else:
+            body = {"group": "https://a.example/s/", "rule": rule}
+            assert api.client.put("/url-groups", json=body).is_success
+        api.clock.advance(minutes=10)
+        api.epoch()
+        group = api.get("/url-groups", prefix="a.example/s/list").json()["items"][0]
+        assert group["n_waiting"] > 60
+        state, plan = api.get("/status").json(), api.get("/plan", bandwidth=30).json()
+        shares = state["fresh_share"], state["fresh_share_plain"], plan["items"][0]["fresh_share"]
+        assert all(share > 0.8 for share in shares), shares

@@ -1,7 +1,8 @@
 """The worth of new pages: levels of URLs, digests that are known, pages that are held.
 
 The column `held` of a page has the last level of its ladder while the page must wait. It has minus
-that level while the page may be crawled and has no answer, and NULL else.
+that level while the page may be crawled and has no answer, and NULL else. A page without an
+answer has no place in flight if its last crawl was an offer for a price.
 
 **Locks.** The row of a host locks all levels of the host. These rows are locked by ascending id,
 after states of pages, and before host queues. Pages that are admitted are locked without waiting.
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import Bools, Codes, Columns, Ints
+from service.model.arrays import Bools, Codes, Columns, Floats, Ints
 from service.storage.dialect import Subject
 
 
@@ -66,6 +67,14 @@ class HeldPages(Columns):
 
     page_id: Ints
     level: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldImportance(Columns):
+    """(N,) last levels that pages wait in, and the importance of these pages together."""
+
+    level: Ints
+    importance: Floats
 
 
 class ShownLevel(NamedTuple):
@@ -146,7 +155,10 @@ class WorthStatements(Subject):
 
     @abstractmethod
     def held_pages(self, page_id: Ints) -> HeldPages:
-        """Return those of some pages that wait or have no answer, with the signs of `held`."""
+        """Return those of some pages that wait or have no answer, with the signs of `held`.
+
+        A page that was offered for a price has no place in flight, so its sign is that of waiting.
+        """
 
     @abstractmethod
     def waiting_levels(self, after: int, limit: int) -> Ints:
@@ -206,5 +218,5 @@ class WorthStatements(Subject):
         """Return the number of admitted pages without an answer in and below each level."""
 
     @abstractmethod
-    def importance_held(self) -> float:
-        """Return the importance of all pages that are held before their first crawls."""
+    def importance_held(self) -> HeldImportance:
+        """Return the importance of the pages that are held before their first crawls, by level."""

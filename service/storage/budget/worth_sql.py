@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.model.arrays import Ints
-from service.storage.budget.worth import HeldPages, ShownLevel, UrlLevels, WorthStatements
+from service.model.outcomes import OFFER
+from service.storage.budget.worth import (
+    HeldImportance,
+    HeldPages,
+    ShownLevel,
+    UrlLevels,
+    WorthStatements,
+)
 from service.storage.dialect import Dialect
 
 ABOVE = """WITH RECURSIVE wanted (level) AS (
@@ -98,9 +105,9 @@ HAND_ON = """
 UPDATE page_states SET held = source.held FROM page_states AS source
 WHERE source.page_id IN (SELECT value FROM {ids}) AND page_states.page_id = source.redirects_to
 """
-HELD = """
-SELECT page_id, held AS level FROM page_states
-WHERE held IS NOT NULL AND page_id IN (SELECT value FROM {ids}) ORDER BY page_id
+HELD = f"""
+SELECT page_id, CASE WHEN outcome = {OFFER} THEN abs(held) ELSE held END AS level FROM page_states
+WHERE held IS NOT NULL AND page_id IN (SELECT value FROM {{ids}}) ORDER BY page_id
 """
 WAITING_LEVELS = """
 WITH RECURSIVE waiting (level) AS (
@@ -185,9 +192,10 @@ GROUP BY top
 """
 """Statement that counts last levels alone: those above have only what leans on them."""
 IMPORTANCE_HELD = """
-SELECT coalesce(sum(importance), 0.0) FROM page_states
-JOIN pages ON pages.page_id = page_states.page_id WHERE held > 0 AND NOT gone
+SELECT held AS level, sum(importance) AS importance FROM page_states
+JOIN pages ON pages.page_id = page_states.page_id WHERE held > 0 AND NOT gone GROUP BY held
 """
+OF_IMPORTANCE = {"level": "i8", "importance": "f8"}
 HIGHEST = "\U0010ffff"
 """Text after all names with a prefix."""
 
@@ -297,8 +305,9 @@ class WorthSql(Dialect, WorthStatements):
         return dict(tuple(row) for row in self.run(N_IN_FLIGHT, ids=level))
 
     @override
-    def importance_held(self) -> float:
-        return float(self.scalar(IMPORTANCE_HELD))
+    def importance_held(self) -> HeldImportance:
+        sums: dict[str, Any] = dict(self.arrays(IMPORTANCE_HELD, OF_IMPORTANCE))
+        return HeldImportance(**sums)
 
 
 def shown_level(row: dict[str, Any]) -> ShownLevel:
