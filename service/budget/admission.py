@@ -50,7 +50,9 @@ class FirstCrawls(Columns):
     heir: Ints
     """New page to which the page redirects, and which takes over its place in flight; 0: none."""
     n_pages: Ints
-    """Number of pages of the chain of redirects that ends here."""
+    """Number of pages of the chain of redirects that ends here; 0: the crawl has no verdict."""
+    offered: Bools
+    """True if the site asks a price: the page has no answer yet, and its place is free."""
 
 
 NO_CRAWLS = FirstCrawls.empty()
@@ -203,7 +205,8 @@ def _judged(tx: Transaction, first: FirstCrawls, now: datetime) -> Ints:
     if not len(first):
         return NO_PAGES
     level = np.abs(first.held)
-    tx.end_holds(np.sort(first.page_id))
+    tx.end_holds(np.sort(first.page_id[~first.offered]))
+    tx.admit_pages(np.sort(first.page_id[first.offered]))
     new = first.brings & _is_new(tx, first.digest)
     forest = Forest.locked(tx, level)
     listed = is_among(level, forest.stored.level)

@@ -6,7 +6,7 @@ from service.budget.admission import NO_CRAWLS, NO_PAGES, FirstCrawls, admit_new
 from service.ingest.crawls import CrawlComparison
 from service.model.arrays import Bools, Groups, Ints
 from service.model.columns import CrawlColumns, PageColumns, PageStates
-from service.model.outcomes import NO_CONTENT_AFTER, ROBOTS_DENIED, Leads, Outcome
+from service.model.outcomes import NO_CONTENT_AFTER, OFFER, ROBOTS_DENIED, Leads, Outcome
 from service.storage import Transaction
 
 UNCERTAIN = (Outcome.failed, Outcome.unfinished, Outcome.doubtful)
@@ -26,25 +26,33 @@ def first_crawls(
     crawls: CrawlColumns,
     comparison: CrawlComparison,
 ) -> FirstCrawls:
-    """Return the pages whose worth these crawls show: (P,) pages with (N,) crawls."""
+    """Return the pages whose worth these crawls show: (P,) pages with (N,) crawls.
+
+    With them come the pages that sites offer for a price: their places are free.
+    """
     if not before.held.any():
         return NO_CRAWLS
     outcome = comparison.outcome[groups.end]
+    offered = outcome == OFFER
     shown = ~np.isin(outcome, UNCERTAIN) | (after.n_failures >= NO_CONTENT_AFTER)
+    # the place is free since the first offer
+    has_place = (before.held < 0) & (before.outcome != OFFER)
+    shown &= ~offered | has_place | (before.held > 0)
     row = np.flatnonzero((before.held != 0) & shown)
     last = groups.end[row]
-    hops, flies = np.abs(before.hops[row].astype(np.int64)), before.held[row] < 0
+    hops, flies = np.abs(before.hops[row].astype(np.int64)), has_place[row]
     leads_on = (crawls.leads[last] == Leads.to_new) & (flies | (hops <= FRUITFUL_HOPS))
     follows = _first_of_each(crawls.redirects_to[last], leads_on)
     digest = np.where(outcome[row] == Outcome.content, crawls.digest[last], 0)
     return FirstCrawls(
         page_id=before.page_id[row],
-        held=before.held[row],
+        held=np.where(flies, -1, 1) * np.abs(before.held[row]),
         digest=digest,
         brings=np.isin(outcome[row], MAY_BE_NEW) | follows,
         forbidden=crawls.status[last] == ROBOTS_DENIED,
         heir=np.where(follows & flies, crawls.redirects_to[last], 0),
-        n_pages=1 + hops,
+        n_pages=np.where(offered[row], 0, 1 + hops),
+        offered=offered[row],
     )
 
 
@@ -76,6 +84,7 @@ def with_unlinked(tx: Transaction, first: FirstCrawls, page_id: Ints) -> FirstCr
         forbidden=none > 0,
         heir=none,
         n_pages=none,
+        offered=none > 0,
     )
     return FirstCrawls.concatenate([first, ended])
 

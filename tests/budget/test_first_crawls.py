@@ -5,13 +5,16 @@ from zlib import crc32
 import numpy as np
 import pytest
 from support.new_page_cases import Fleet, absent, all_different, of_one_digest
-from support.store_cases import DAY, T0, page_columns
+from support.store_cases import DAY, T0, crawl_columns, instants, page_columns
 
-from service.budget.admission import overrule
+from service.batching.reports import CrawlReport
+from service.budget.admission import forget, overrule
 from service.budget.shown import groups_above, ladder_named, stopped_of
 from service.core import worth
+from service.ingest.page_names import PageNames
+from service.model.columns import PageColumns
 from service.model.ladder import ladder
-from service.model.outcomes import ROBOTS_DENIED
+from service.model.outcomes import OFFERED, ROBOTS_DENIED
 from service.status.facts import stopped_groups
 
 N = 5_000
@@ -130,6 +133,54 @@ def test_a_failed_first_crawl_is_no_verdict_before_the_third(sql_store):
     with sql_store.begin(write=False) as tx:
         assert tx.stopped_levels(9)
         assert not stopped_groups(tx)
+
+
+def offers(urls):
+    return {"digest": np.zeros(len(urls), np.int64), "status": OFFERED}
+
+
+def shop(i):
+    return f"https://h0.example/list?id={i}"
+
+
+def last_level(store):
+    levels = levels_of(store, shop(1))
+    return levels.where(levels.last)
+
+
+def buy(fleet, page_id, answers):
+    """Report crawls of pages after all others, without leases."""
+    urls = [shop(i) for i in range(len(page_id))]
+    fleet.now += 4 * DAY
+    columns = crawl_columns(page_id, instants([fleet.now] * len(page_id)), **answers(urls))
+    names = PageNames(page_id, np.full(len(page_id), -1), PageColumns.empty())
+    fleet.recorder.flush_crawls([CrawlReport(columns, names, False, fleet.now)])
+
+
+@pytest.mark.parametrize(("answers", "n_new"), [(all_different, 60), (of_one_digest, 1)])
+def test_offers_are_no_verdict_and_what_is_bought_has_one(sql_store, answers, n_new):
+    fleet, n = Fleet(sql_store), 60
+    page_id = fleet.register([shop(i) for i in range(n)])
+    (first,) = fleet.play(offers, 1, hours=8)
+    assert len(first) == n
+    level = last_level(sql_store)
+    assert (level.n_first[0], level.n_in_flight[0], level.stopped[0]) == (0, 0, False)
+    buy(fleet, page_id, offers)
+    buy(fleet, page_id, answers)
+    level = last_level(sql_store)
+    assert (level.n_first[0], level.n_new[0], level.n_in_flight[0]) == (n, n_new, 0)
+    assert level.stopped[0] == (n_new == 1)
+
+
+def test_offered_pages_have_no_place_to_give_back_twice(sql_store):
+    fleet = Fleet(sql_store)
+    page_id = fleet.register([shop(i) for i in range(9)])
+    fleet.crawl(offers)
+    fleet.register([shop(i) for i in range(9, 12)])
+    assert last_level(sql_store).n_in_flight[0] == 3
+    with sql_store.begin() as tx:
+        forget(tx, page_id, T0)
+    assert last_level(sql_store).n_in_flight[0] == 3
 
 
 def test_first_crawls_that_robots_txt_forbids_are_counted_in_all_levels(sql_store):
