@@ -183,7 +183,11 @@ def recrawl(
     with connected(to, api_key) as service:
         chosen = _filters(filters, by_option=" --url {url} crawls it,")
         answer = service.recrawl(*(urls or ()), all_pages=all_pages, dry_run=dry_run, **chosen)
-    _echo_bulk(answer, "due", dry_run=dry_run, as_json=as_json)
+    waiting = 0 if dry_run else answer.matched - answer.changed
+    done = "due"
+    if waiting:
+        done += f"; {waiting:,} {'was' if waiting == 1 else 'were'} already due by a request"
+    _echo_bulk(answer, done, dry_run=dry_run, as_json=as_json)
 
 
 @pages.command()

@@ -8,7 +8,7 @@ import httpx
 
 from recrawl_client import ClientError, Refused, Unauthorized, Unavailable
 from recrawl_client.patience import NAME_AUTHORITY, WRITE_HTTP
-from service.model.errors import UnexpectedAnswer
+from service.model.errors import StoreUnavailable, UnexpectedAnswer
 
 NOTICE_S = 1.0
 """Time without an answer after which a command reports that it waits, seconds."""
@@ -25,6 +25,8 @@ COMPLETE = ("?", NAME_AUTHORITY, WRITE_HTTP)
 BY_COMMAND = ("with POST /pages", "by `recrawl import`, or with POST /pages")
 """A remedy of the service, and what to do from a command line."""
 LATER = "; it is busy, or its database is away: try again"
+GENERAL = str(StoreUnavailable())
+"""Detail of a problem that has no other remedy than `LATER`."""
 SHOW_KEY = "; pass one of the service's keys by --api-key or RECRAWL_API_KEY"
 
 
@@ -43,6 +45,8 @@ class Notice:
         self.timer: threading.Timer | None = None
         self.is_busy = False
         """True where the last answer has a status of `BUSY`."""
+        self.detail = ""
+        """Detail of the problem in that answer; empty: a proxy's answer has none."""
 
     @contextmanager
     def watching(self, http: httpx.Client) -> Iterator[None]:
@@ -65,6 +69,7 @@ class Notice:
 
     def _answered(self, response: httpx.Response) -> None:
         self.is_busy = response.status_code in BUSY
+        self.detail = _detail(response) if self.is_busy else ""
         if not self.is_busy:
             self._stop()
 
@@ -72,6 +77,18 @@ class Notice:
         if self.timer is not None:
             self.timer.cancel()
         self.timer = None
+
+
+def _detail(response: httpx.Response) -> str:
+    """Return the detail of the problem in an answer; "" if it has none."""
+    if not response.headers.get("Content-Type", "").startswith("application/problem+json"):
+        return ""
+    response.read()
+    try:
+        problem = response.json()
+    except ValueError:
+        return ""
+    return str(problem.get("detail") or "") if isinstance(problem, dict) else ""
 
 
 def explained(error: ClientError, notice: Notice) -> UnexpectedAnswer:
@@ -84,5 +101,5 @@ def explained(error: ClientError, notice: Notice) -> UnexpectedAnswer:
     elif not isinstance(error, Unavailable) or sentence.endswith(COMPLETE):
         remedy = ""
     elif notice.is_busy:
-        remedy = LATER
+        remedy = LATER if notice.detail in ("", GENERAL) else f": {notice.detail}"
     return UnexpectedAnswer(f"{sentence.removesuffix('.') if remedy else sentence}{remedy}")

@@ -1,7 +1,7 @@
 """Outcomes of crawls in words: one for lists, a clause for sentences, and what to do. Pure."""
 
 from service.model.arrays import UNSPECIFIED
-from service.model.outcomes import BY_STATUS, INVENTED, OFFERED, ROBOTS_DENIED, Outcome
+from service.model.outcomes import BY_STATUS, INVENTED, OFFERED, PAYMENT, ROBOTS_DENIED, Outcome
 
 NO_ANSWER = 0
 """Status of a crawl that got no answer."""
@@ -32,6 +32,7 @@ FOUND = {
 }
 """End of a clause on the last crawls of a page, by the outcome of the last one."""
 FOUND_FORBIDDEN = "got no content, because robots.txt forbids it"
+FOUND_UNPAID = "got no content, because the site asks for payment (402)"
 REMEDY = {
     Outcome.elsewhere: "register the page behind the redirect in its place, or delete it",
     Outcome.refused: "have your crawler let in, or delete the page",
@@ -42,6 +43,10 @@ REMEDY = {
 }
 """Remedy for a page without content, by the outcome of its last crawl; others need none."""
 REMEDY_FORBIDDEN = "ask its site for leave, or delete the page"
+REMEDY_UNPAID = (
+    'set a budget of money, such as by `recrawl budget set "5 USD"`, and report the price of the '
+    "page, or delete it"
+)
 
 
 def result_word(status: int | None, *, robots_denied: bool = False) -> str:
@@ -74,6 +79,8 @@ def found(outcome: Outcome, status: int | None) -> str:
     """
     if status == ROBOTS_DENIED:
         return FOUND_FORBIDDEN
+    if outcome is Outcome.refused and status == PAYMENT:
+        return FOUND_UNPAID
     if outcome is Outcome.failed and status is not None:
         return "got no answer" if status == NO_ANSWER else f"failed with status {status}"
     return FOUND[outcome]
@@ -81,4 +88,8 @@ def found(outcome: Outcome, status: int | None) -> str:
 
 def remedy(outcome: Outcome, status: int | None) -> str:
     """Return what to do about a page without content; "" where nothing helps but time."""
-    return REMEDY_FORBIDDEN if status == ROBOTS_DENIED else REMEDY.get(outcome, "")
+    if status == ROBOTS_DENIED:
+        return REMEDY_FORBIDDEN
+    if outcome is Outcome.refused and status == PAYMENT:
+        return REMEDY_UNPAID
+    return REMEDY.get(outcome, "")

@@ -106,12 +106,34 @@ CASES = {
         ),
     ),
     "stopped": (
-        of(replace(DUE, due_at=None, stopped_at="a.example/tag"), held=True),
+        of(
+            replace(DUE, due_at=None, stopped_at="a.example/tag"),
+            held=True,
+            url="https://a.example/tag?a=1&b=2",
+        ),
         "stopped",
         (
-            "Admit its URL group by PUT /url-groups, or this page by POST /pages/recrawl, if you "
-            "want it crawled: first crawls of a.example/tag have brought too little that is new"
+            "Admit its URL group by `recrawl url-groups admit a.example/tag`, or this page by "
+            "`recrawl pages recrawl --url 'https://a.example/tag?a=1&b=2'`, if you want it "
+            "crawled: first crawls of a.example/tag have brought too little that is new"
         ),
+    ),
+    "stopped, and requested": (
+        of(replace(DUE, stopped_at="a.example/tag"), held=True, requested_at=NOW - HOUR),
+        "ready",
+        (
+            "Nothing to do: it was due 60 minutes ago, at 2026-05-01 23:00 UTC, and the next "
+            "request for leases gets it"
+        ),
+    ),
+    "stopped by a rule, requested, and nobody crawls": (
+        of(
+            replace(DUE, stopped_at="a.example/tag", stop_by_rule=True),
+            replace(TURN, crawlers=CrawlersNow()),
+            held=True,
+        ),
+        "no_crawler",
+        "Start a crawler: no crawler has ever asked for leases or read the schedule",
     ),
     "stopped by a rule": (
         of(replace(DUE, due_at=None, stopped_at="a.example/tag", stop_by_rule=True), held=True),
@@ -125,8 +147,8 @@ CASES = {
         of(replace(DUE, due_at=None, stopped_at="a.example/tag/?", stop_forbidden=True), held=True),
         "stopped",
         (
-            "Stop its URL group by PUT /url-groups for good, or delete the page: robots.txt "
-            "forbids most of the first crawls of a.example/tag/?"
+            "Stop its URL group by `recrawl url-groups stop 'a.example/tag/?'` for good, or "
+            "delete the page: robots.txt forbids most of the first crawls of a.example/tag/?"
         ),
     ),
     "waits for its group": (
@@ -408,6 +430,15 @@ CASES = {
             "and the next request for leases gets it"
         ),
     ),
+    "asked for payment": (
+        of(replace(LATER, status=402), n_failures=3, outcome=Outcome.refused),
+        "not_due",
+        (
+            'Set a budget of money, such as by `recrawl budget set "5 USD"`, and report the price '
+            "of the page, or delete it: its last 3 crawls got no content, because the site asks "
+            f"for payment (402); {SHARELESS} {IN_2_HOURS}"
+        ),
+    ),
     "redirected": (
         of(LATER, n_failures=3, outcome=Outcome.elsewhere, hops=5),
         "not_due",
@@ -627,6 +658,7 @@ PAGES = st.builds(
         n_failures=st.integers(0, 9),
         gone=st.booleans(),
         held=st.booleans(),
+        url=st.just("https://a.example/tag/1"),
         hops=st.integers(-1, 6),
         n_targets=st.integers(0, 12),
         crawl_rate=maybe(st.just(0.0) | RATES),
@@ -637,7 +669,7 @@ PAGES = st.builds(
     due_at=maybe(SPANS),
     in_queue=st.booleans(),
     retired=st.booleans(),
-    status=maybe(st.sampled_from([0, 200, 301, 302, 403, 404, 503, 999, ROBOTS_DENIED])),
+    status=maybe(st.sampled_from([0, 200, 301, 302, 402, 403, 404, 503, 999, ROBOTS_DENIED])),
     lease=maybe(st.builds(LeaseNow, st.just("w7"), SPANS)),
     unfinished=maybe(
         st.builds(

@@ -98,6 +98,7 @@ def test_the_share_goes_to_the_others_and_comes_back(live):
     ("found", "begin", "because"),
     [
         ({"status": 403}, "Have your crawler let in", "because the site refuses it"),
+        ({"status": 402}, "Set a budget of money", "because the site asks for payment (402)"),
         ({"robots_denied": True}, "Ask its site for leave", "because robots.txt forbids it"),
         (
             {"status": 302},

@@ -84,8 +84,24 @@ def test_a_held_page_says_why_and_a_ping_does_not_change_it(learned):
 def test_an_operator_has_a_held_page_crawled(learned):
     pages = register(learned, 100)
     crawl(learned)
+    why = learned.get(f"/pages/{pages[-1]}").json()["why"]
+    assert why["hold"] == "stopped"
     learned.post("/pages/recrawl", {"page_ids": [pages[-1]]})
+    why = learned.get(f"/pages/{pages[-1]}").json()["why"]
+    assert (why["hold"], "URL group" in why["sentence"]) == ("ready", False)
     assert crawl(learned) == [junk(100)[-1]["url"]]
+
+
+def test_a_page_of_a_group_with_a_rule_is_crawled_on_request(learned):
+    group = "https://example.com/search/"
+    learned.client.put("/url-groups", json={"group": group, "rule": "stop"})
+    (page_id,) = register(learned, 1)
+    why = learned.get(f"/pages/{page_id}").json()["why"]
+    assert (why["hold"], why["by"]) == ("stopped", "example.com/search")
+    learned.post("/pages/recrawl", {"page_ids": [page_id]})
+    why = learned.get(f"/pages/{page_id}").json()["why"]
+    assert (why["hold"], why["by"]) == ("no_crawler", None)
+    assert crawl(learned) == [junk(1)[0]["url"]]
 
 
 def test_a_rule_stops_a_directory_and_its_end_lets_it_go_on(learned):

@@ -99,6 +99,8 @@ def test_pages_are_crawled_again_and_their_log_is_read(api: Live, recrawl):
     done = recrawl("pages", "recrawl", "--url", f"{A}1", "--url", f"{A}none", url=api.url)
     assert done.out == "1 page of 1 due\n"
     assert len(done.err.splitlines()) == 1
+    again = recrawl("pages", "recrawl", "--url", f"{A}1", url=api.url)
+    assert again.out == "0 pages of 1 due; 1 was already due by a request\n"
     api.post("/observations", [{"url": f"{A}1", "observed_at": START.isoformat(), "digest": "1"}])
     (entry,) = lines(recrawl("pages", "log", f"{A}1", url=api.url))
     assert (entry["kind"], entry["observed_at"]) == ("crawl", "2026-05-01T12:00:00Z")

@@ -7,12 +7,14 @@ import sys
 import threading
 import time
 
+import httpx
 import pytest
 from structlog.testing import capture_logs
 from support.live_server import Live, running, until
 
+from recrawl_client import Unavailable
 from service.cli import options, remedies
-from service.model.errors import StoreUnavailable
+from service.model.errors import SchemaBehind, StoreUnavailable
 
 URL = "https://a.example/news"
 ONE_SHOT = [
@@ -227,6 +229,32 @@ def test_a_service_whose_database_is_away_is_not_taken_for_one_that_is_down(
         sentence = recrawl("epochs", url=api.url).refusal()
     assert "503" in sentence
     assert "its database is away: try again" in sentence
+
+
+def test_a_command_shows_the_remedy_of_a_schema_that_is_behind(recrawl, api: Live, monkeypatch):
+    def behind(**_):
+        raise SchemaBehind
+
+    monkeypatch.setattr(api.service.store, "begin", behind)
+    with capture_logs():
+        sentence = recrawl("why", URL, url=api.url).refusal()
+    assert "answered 503: The database is not at the revision" in sentence
+    assert "run `recrawl migrate`" in sentence
+    assert "try again" not in sentence
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{", b'{"detail": null}', b"\xff"],
+)
+def test_a_problem_without_a_detail_leaves_the_usual_remedy(content):
+    answer = httpx.Response(
+        503, headers={"Content-Type": "application/problem+json"}, content=content
+    )
+    notice = remedies.Notice("", print)
+    notice._answered(answer)
+    error = remedies.explained(Unavailable("GET /: it answered 503"), notice)
+    assert str(error) == f"GET /: it answered 503{remedies.LATER}"
 
 
 @pytest.mark.dear

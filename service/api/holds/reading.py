@@ -78,9 +78,10 @@ def around_page(
     lease = None
     if place.expires_at is not None:
         lease = LeaseNow(place.worker or UNNAMED, place.expires_at)
-    groups = groups_above(tx.of_host(page.host), page.url) if page.held else []
+    held = page.held and due_at is None  # a request admits a page
+    groups = groups_above(tx.of_host(page.host), page.url) if held else []
     stop = stopped_of(groups)
-    idle = page.held and not any(group.n_in_flight for group in groups)
+    idle = held and not any(group.n_in_flight for group in groups)
     of_page = PageNow(
         page=page,
         due_at=due_at,
@@ -103,7 +104,7 @@ def around_page(
         crawlers=CrawlersNow(),
         standstill=standstill(tx, service, now, planned_at, page.created_at),
     )
-    if not page.held and is_held_alone(of_page, alone):  # the turn of the page decides nothing
+    if not held and is_held_alone(of_page, alone):  # the turn of the page decides nothing
         return Around(of_page, alone)
     caps = _caps(tx, service, page, place, name, now)
     n_before, is_least = 0, False

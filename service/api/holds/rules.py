@@ -114,7 +114,7 @@ def _retired(page: PageNow, _: Turn) -> Hold | None:
 
 
 def _held(page: PageNow, turn: Turn) -> Hold | None:
-    if not page.page.held:
+    if not page.page.held or page.due_at is not None:  # a request admits a page
         return None
     if page.stopped_at is None:
         return _waiting(page, turn)
@@ -130,14 +130,16 @@ def _held(page: PageNow, turn: Turn) -> Hold | None:
         return Hold(
             kind="stopped",
             cause=f"robots.txt forbids most of the first crawls of {page.stopped_at}",
-            remedy="stop its URL group by PUT /url-groups for good, or delete the page",
+            remedy=f"stop its URL group by `recrawl url-groups stop {quote(page.stopped_at)}` for "
+            "good, or delete the page",
             by=page.stopped_at,
         )
+    group, url = quote(page.stopped_at), quote(page.page.url)
     return Hold(
         kind="stopped",
         cause=f"first crawls of {page.stopped_at} have brought too little that is new",
-        remedy="admit its URL group by PUT /url-groups, or this page by POST /pages/recrawl, if "
-        "you want it crawled",
+        remedy=f"admit its URL group by `recrawl url-groups admit {group}`, or this page by "
+        f"`recrawl pages recrawl --url {url}`, if you want it crawled",
         by=page.stopped_at,
     )
 
