@@ -44,6 +44,7 @@ from service.leases.politeness import (
     shut,
 )
 from service.leases.queue import queue_rows
+from service.leases.tokens import new_tokens
 from service.leases.turns import HostTurns
 from service.leases.unfinished import count_ended
 from service.model.amounts import CRAWLS
@@ -443,6 +444,5 @@ def _leases(
     workers, ends = np.empty(len(requests), object), np.empty(len(requests), INSTANT)
     workers[:] = [request.worker for request in requests]
     ends[:] = [instant(now + request.ttl) for request in requests]
-    # 0 is a crawl without a lease, and the column has signed integers of 64 bits
-    token = rng.integers(1, 2**63 - 1, len(requests))
+    token = new_tokens(len(requests), instant(now), rng)
     return Leases(page_id=page_id, token=token, worker=workers, expires_at=ends)

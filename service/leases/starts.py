@@ -22,9 +22,9 @@ crawler may state the time of the report itself.
 A repeated report gets the time of the last crawl, so that it is a duplicate. A crawl without a
 lease counts, and answers requests, at the time that its crawler states.
 
-A restore loses leases and their reports. If a page was last crawled before the restore, and with
-another digest, a report under an ended lease is late, and no repeated one. It counts at its arrival
-if its time is wrong or missing.
+Some reports under ended leases cannot be repeated: the last crawl is older than the lease, whose
+token tells its second, or older than a restore, which loses leases and their reports, and has
+another digest. Such a report is late. It counts at its arrival if its time is wrong or missing.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,6 +34,7 @@ from datetime import datetime
 import numpy as np
 
 from service.leases.settle import LeasedCrawls
+from service.leases.tokens import leased_since
 from service.model.arrays import NO_TIME, Bools, Instants, Ints, instant
 from service.model.columns import CrawlColumns, PageStates
 from service.model.incarnations import Incarnation, restored_at
@@ -80,6 +81,8 @@ def started(
         is_new &= ~held
         restore = restored_at(incarnations()) if is_new.any() else None
         is_new &= False if restore is None else last < instant(restore)
+        since = leased_since(crawls.token[row])
+        is_new |= (last < since) & (since <= at)
         times = np.where(held, times, _after_lease(stated, last, at, is_new))
     observed_at[row] = times
     return replace(crawls, observed_at=observed_at), starts

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.crawl_cases import SECOND, TTL, add, commit_reports, take
+from support.crawl_cases import SECOND, TTL, add, commit_reports, queue, take
 from support.store_cases import DAY, T0, crawl_columns, instants, page_of, save
 
 from service.leases.settle import LeasedCrawls
 from service.leases.starts import EARLIEST, started
+from service.leases.tokens import leased_since, new_tokens
 from service.model.arrays import NO_TIME, instant
 from service.model.columns import PageStates
 from service.model.domain import ItemVerdict
@@ -182,3 +183,43 @@ def test_a_slow_clock_does_not_lease_a_page_for_ever(queue_store, leased):
     """Otherwise the request that led to the crawl would be newer than the crawl."""
     commit_reports(queue_store, [leased], T0 - 9 * MINUTE, T0 + SECOND, digest=1)
     assert np.isnat(instants([page_of(queue_store, leased.page_id).requested_at]))[0]
+
+
+@pytest.mark.parametrize("stated", [None, T0 + 4 * MINUTE, T0 + DAY])
+def test_a_crawl_of_a_slow_worker_counts_once_though_its_page_was_crawled_just_before(
+    queue_store, leased, stated
+):
+    """The lease ended before the report, and the page's last crawl is older than the lease."""
+    page = leased.page_id
+    assert commit_reports(queue_store, [leased], T0 + SECOND, T0 + 2 * MINUTE).verdict == ACCEPTED
+    save(queue_store, [page], requested_at=T0 + 3 * MINUTE, renewed_at=T0 + 3 * MINUTE)
+    queue(queue_store, [page], T0 + 3 * MINUTE)
+    (slow,) = take(queue_store, T0 + 3 * MINUTE, ttl=MINUTE)
+    # asked for again during the lease, the page does not wait after it
+    save(queue_store, [page], renewed_at=T0 + 3.5 * MINUTE)
+    assert len(take(queue_store, T0 + 4.5 * MINUTE)) == 1
+    before = page_of(queue_store, page).last_crawl_at
+    done = commit_reports(queue_store, [slow], stated, T0 + 5 * MINUTE, digest=1)
+    assert (done.verdict.tolist(), done.lease_ended.tolist()) == ([ACCEPTED], [False])
+    found = page_of(queue_store, page)
+    assert before < found.last_crawl_at <= T0 + 5 * MINUTE
+    again = commit_reports(queue_store, [slow], stated, T0 + 6 * MINUTE, digest=1)
+    assert again.verdict == DUPLICATE
+    assert page_of(queue_store, page) == found
+
+
+@given(at=st.integers(0, 2**32 - 1), n=st.integers(0, 20), seed=st.integers(0, 2**32))
+def test_a_token_is_positive_and_tells_the_second_of_its_lease(at, n, seed):
+    leased_at = np.datetime64(at * 1_000_000 + 999_999, "us")
+    tokens = new_tokens(n, leased_at, np.random.default_rng(seed))
+    assert (tokens > 0).all()
+    assert (leased_since(tokens) == np.datetime64(at, "s")).all()
+
+
+def test_a_token_of_another_server_whose_clock_is_ahead_proves_nothing():
+    last, now = T0 + 5 * MINUTE, T0 + 7 * MINUTE
+    (ahead,) = new_tokens(1, instant(T0 + 9 * MINUTE), np.random.default_rng(1))
+    assert judged(T0 + 6 * MINUTE, now, held=False, token=ahead, last=last)[0] == instant(last)
+    (behind,) = new_tokens(1, instant(T0 + 6 * MINUTE), np.random.default_rng(1))
+    later = judged(T0 + 6 * MINUTE, now, held=False, token=behind, last=last)[0]
+    assert later == instant(T0 + 6 * MINUTE)
