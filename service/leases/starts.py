@@ -22,8 +22,8 @@ crawler may state the time of the report itself.
 A repeated report gets the time of the last crawl, so that it is a duplicate. A crawl without a
 lease counts, and answers requests, at the time that its crawler states.
 
-Some reports under ended leases cannot be repeated: the last crawl is older than the lease, whose
-token tells its second, or older than a restore, which loses leases and their reports, and has
+No report is repeated if the last crawl is older than its lease, whose token has its second. The
+same holds where that crawl is older than a restore, which loses leases and their reports, and has
 another digest. Such a report is late. It counts at its arrival if its time is wrong or missing.
 """
 

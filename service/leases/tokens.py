@@ -1,4 +1,4 @@
-"""Tokens of leases, which tell when the lease began. Pure.
+"""Tokens of leases, with the second in which the lease began. Pure.
 
 A token has 63 bits: the second of the lease since 1970, in 32 bits, before 31 random ones. The
 random bits keep a token from being guessed; two leases of a page in one second differ by them.

@@ -72,12 +72,13 @@ def test_an_earned_crawl_comes_first_when_it_has_waited_longest(queue_store):
     assert ids(take(queue_store, at)) == [page, late, early]
 
 
-def test_a_crawl_that_a_person_asks_for_comes_first(queue_store, pages):
-    page, late, early = pages
+def test_a_crawl_that_a_person_asks_for_comes_first(sql_store):
+    """Of several databases, the one whose hosts have been ready longest comes first."""
+    page, late, early = three(sql_store, (0.9, 0.6))
     now = T0 + 9 * HOUR
-    queue_store.clock = lambda: now
-    act_on(queue_store, np.array([page]), Recrawl(SETTLER), now)
-    assert ids(take(queue_store, now)) == [page, late, early]
+    sql_store.clock = lambda: now
+    act_on(sql_store, np.array([page]), Recrawl(SETTLER), now)
+    assert ids(take(sql_store, now)) == [page, late, early]
 
 
 def test_after_its_crawl_the_page_ranks_by_its_rate_again(queue_store, pages):
