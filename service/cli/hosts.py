@@ -14,6 +14,7 @@ from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_duration, read_end
 from service.cli.options import URL, ApiKey, To, connected, finite
 from service.cli.output import AsJson, echo_act, echo_item, echo_lines, shown
+from service.cli.pairs import pairs
 from service.model.words import counted
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def set_(
         "windows": windows,
         "blackouts": blackouts,
     }
-    fields: Any = dict(setting(text) for text in settings or ())
+    fields: Any = settings_of(settings)
     fields |= {
         name: None if value == NULL else value
         for name, value in options.items()
@@ -263,15 +264,16 @@ def _seconds(duration: str | None) -> float | str | None:
     return read_duration(duration, zero=True).total_seconds()
 
 
-def setting(text: str) -> tuple[str, Any]:
-    """Return the name and the value of NAME=VALUE; a value that is no JSON is a text."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="SETTINGS")
+def settings_of(texts: list[str] | None) -> dict[str, Any]:
+    """Return settings by name, from NAME=VALUE; a value that is no JSON is a text."""
+    return {name: _value(text) for name, text in pairs(texts or (), "SETTINGS")}
+
+
+def _value(text: str) -> Any:
     try:
-        return name, json.loads(value)
+        return json.loads(text)
     except ValueError:
-        return name, value
+        return text
 
 
 def _read(file: Path) -> bytes:

@@ -11,9 +11,10 @@ import typer
 from service.cli.acts import Since
 from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_moment
-from service.cli.hosts import setting
+from service.cli.hosts import settings_of
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_act, echo_item, echo_lines
+from service.cli.pairs import pairs
 from service.model.words import counted, moment
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Change settings and tags of the pages that match all filters."""
-    changes: Any = dict(setting(text) for text in settings or ())
+    changes: Any = settings_of(settings)
     with connected(to, api_key) as service:
         answer = service.change_pages(
             changes, all_pages=all_pages, dry_run=dry_run, **_filters(filters)
@@ -213,21 +214,19 @@ def _filters(texts: list[str] | None, *, by_option: str = "") -> dict[str, Any]:
 
     A URL is no filter; `by_option` is how the command takes one, with `url` in braces.
     """
-    pairs = (text.partition("=") for text in texts or ())
-    filters: dict[str, Any] = {}
-    for name, equals, value in pairs:
+    for text in texts or ():
+        name, _, value = text.partition("=")
         if name == "url" or "://" in name:
-            url, named = (value, "url=") if name == "url" else (f"{name}{equals}{value}", "a URL")
+            url, named = (value, "url=") if name == "url" else (text, "a URL")
             way = by_option.format(url=url)
             one = f"{named} names one page:{way} `recrawl why {url}` shows it"
             below = "url_prefix= selects all URLs that begin with it"
             raise typer.BadParameter(f"{one}, {below}", param_hint="FILTER")
-        if not equals:
-            raise typer.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="FILTER")
+    return {
         # `changed_since=1d` as the option --since of other commands
-        is_time = name == "changed_since"
-        filters[name] = read_moment(value).isoformat() if is_time else value
-    return filters
+        name: read_moment(value).isoformat() if name == "changed_since" else value
+        for name, value in pairs(texts or (), "FILTER")
+    }
 
 
 def fresh(

@@ -79,6 +79,24 @@ def test_wrong_filters_are_refused_with_the_remedy(api: Live, recrawl):
     assert (refused.status, "colour" in refused.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("list", ["host=a.example", "host=b.example"]),
+        ("count", ["host=a.example", "host=a.example"]),
+        ("delete", ["host=nowhere.example", "host=a.example", "--yes"]),
+        ("recrawl", ["tag=news", "host=a.example", "tag=shop"]),
+        ("set", ["--set", "importance=2", "--set", "importance=3", "host=a.example"]),
+    ],
+)
+def test_a_name_that_stands_twice_is_refused_because_one_value_would_be_lost(
+    api, recrawl, command, options
+):
+    ended = recrawl("pages", command, *options, url=api.url)
+    assert (ended.status, "stands more than once" in ended.err) == (2, True)
+    assert len(lines(recrawl("pages", "list", url=api.url))) == 3
+
+
 @pytest.mark.parametrize("command", ["list", "count", "set", "delete", "recrawl"])
 def test_url_is_no_filter_and_the_refusal_says_how_one_page_is_shown(api, recrawl, command):
     ended = recrawl("pages", command, f"url={A}1", url=api.url)
