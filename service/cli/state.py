@@ -80,7 +80,7 @@ def _paused(state: dict[str, Any], until: str) -> str:
 
 def _pages(state: dict[str, Any]) -> str:
     if state["counted"] == "ids":
-        return f"up to {state['n_pages']:,}; the first count comes within ten minutes"
+        return f"up to {state['n_pages']:,}; the next count comes within ten minutes"
     texts = [f"{state['n_pages']:,}", f"{state['n_never_crawled']:,} never crawled"]
     texts.append(f"{state['n_overdue']:,} overdue")
     texts += [f"{state['n_no_content']:,} without content"] if state["n_no_content"] else []

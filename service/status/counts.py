@@ -9,11 +9,14 @@ import numpy as np
 from service.core.estimators.base import Estimator
 from service.history.gauges import Blocks, measure
 from service.history.reading import counts_between
+from service.model.domain import Epoch
 from service.model.history import Gauges
 from service.storage import Store, Transaction
 
 MOST_COUNTED = 20_000
 """Maximum number of pages that are counted at each question."""
+OUTGROWN = 1.1
+"""Pages of a newer epoch over those of a step from which on the step is too old."""
 NO_HOSTS = np.zeros(0, np.int64)
 DAY = timedelta(days=1)
 
@@ -26,7 +29,7 @@ class CountedBy(StrEnum):
     last_step = "last_step"
     """As of the end of the last step of the history."""
     ids = "ids"
-    """By their numbers alone, because no step has ended since the first page."""
+    """By their numbers alone, because no step has ended since the first page, or since many came."""
 
 
 class PageCounts(NamedTuple):
@@ -47,13 +50,24 @@ def count_pages(store: Store, estimator: Estimator[Any], at: datetime) -> PageCo
         n = len(tx.next_page_ids(0, MOST_COUNTED + 1))
         space = tx.page_ranges()
         newest = tx.newest_measured() if n > MOST_COUNTED else None
+        epoch = tx.epoch_in_force() if n > MOST_COUNTED else None
     if n <= MOST_COUNTED:
         blocks = Blocks(space, length=max(space.size, 1))
         gauges = measure(store, estimator, NO_HOSTS, lambda: at, blocks=blocks).all_pages
         return PageCounts(CountedBy.now, gauges.n_pages, max(n - gauges.n_pages, 0), gauges)
-    if newest is None or newest.gauges is None:
+    if newest is None or newest.gauges is None or _outgrown(newest.gauges, epoch):
         return PageCounts(CountedBy.ids, space.size, None, None)
     return PageCounts(CountedBy.last_step, newest.gauges.n_pages, None, newest.gauges)
+
+
+def _outgrown(step: Gauges, epoch: Epoch | None) -> bool:
+    """Return whether many pages have come since a step, by an import for example."""
+    if not step.n_pages:
+        return True
+    if epoch is None or epoch.certificate is None or epoch.finished_at is None:
+        return False
+    is_newer = epoch.finished_at > step.measured_at
+    return is_newer and epoch.certificate.n_pages > OUTGROWN * step.n_pages
 
 
 def counts_of_today(tx: Transaction, at: datetime) -> dict[str, int]:

@@ -95,6 +95,24 @@ def test_many_pages_are_counted_by_the_last_step_and_it_says_so(sqlite_api: Live
     step = status(api)
     assert (step["counted"], step["n_pages"], step["n_gone"]) == ("last_step", 4, None)
     assert step["counted_at"] == measured_at.isoformat().replace("+00:00", "Z")
+    api.register("https://late.example/")  # a fifth of the pages came after the step
+    assert status(api)["counted"] == "last_step"
+    api.epoch()
+    grown = status(api)
+    assert (grown["counted"], grown["n_pages"], grown["fresh_share"]) == ("ids", 5, None)
+
+
+def test_a_step_without_pages_says_nothing_of_those_that_came_after_it(
+    sqlite_api: Live, monkeypatch
+):
+    api = sqlite_api
+    monkeypatch.setattr(counts, "MOST_COUNTED", 3)
+    api.epoch()
+    api.clock.advance(minutes=10)
+    api.service.runner.run_once()
+    api.register(*URLS)
+    answer = status(api)
+    assert (answer["counted"], answer["n_pages"], answer["n_never_crawled"]) == ("ids", 4, None)
 
 
 def test_a_dead_crawler_is_missed_until_it_asks_again(api: Live, recrawl):
