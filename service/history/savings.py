@@ -52,12 +52,12 @@ WINDOW = timedelta(days=90)
 """Window without `since`."""
 LEAD = 3
 """Divisor of the window that is the time before it in which the log is read."""
-MOST_PAGES = 8_000
+MOST_PAGES = 20_000
 """Maximum number of page_ids that are all read; of more a sample of as many is read.
 
-They take two seconds of a processor with seven crawls each."""
-SAMPLED_TOGETHER = 500
-"""Number of consecutive page_ids in a block of a sample."""
+They take two seconds of a processor with 16 crawls each."""
+SAMPLED_TOGETHER = 100
+"""Number of consecutive page_ids in a block of a sample: few, as they are often of one host."""
 MOST_ENTRIES = 300_000
 """Number of stretches after which no further block of pages is read."""
 GOLDEN = 0.6180339887498949
@@ -66,6 +66,8 @@ MIN_CRAWLS_PER_PAGE = 3.0
 """Minimum crawls of a page on average: with fewer, most of the window is before or after them."""
 LEAST_WAIT_S = 600.0
 """Minimum wait for more log that is shown, seconds: a step of the history."""
+LONGEST_WAIT_S = 365.0 * 86_400.0
+"""Maximum wait for more log that is shown, seconds."""
 MIN_CRAWLS, MIN_CHANGES = 200, 100
 """Minimum numbers for a comparison, as of a replay."""
 DRAWN = 60_000
@@ -246,7 +248,10 @@ def _go_on(passed: float, times: float, *, crawled_before: bool) -> str:
     earlier = "begin earlier" if crawled_before else ""
     if not times or passed <= 0:
         return f": {earlier}" if earlier else ""
-    wait = span(max(86_400.0 * passed * (times - 1.0), LEAST_WAIT_S))
+    seconds = max(86_400.0 * passed * (times - 1.0), LEAST_WAIT_S)
+    if seconds > LONGEST_WAIT_S:
+        return ": at this rate it takes more than a year" + f"; {earlier}" * crawled_before
+    wait = span(seconds)
     return f": wait for {wait} more{', or ' * crawled_before}{earlier}"
 
 
@@ -277,8 +282,8 @@ def _read_blocks(
 def spread(size: int, most: int = MOST_PAGES) -> Iterator[tuple[int, int]]:
     """Yield ranges of offsets that cover all; the first ones of many are spread evenly.
 
-    >>> list(spread(3, 5)), [start for start, _ in spread(5_000, 2_000)]
-    ([(0, 3)], [0, 3500, 2000, 500, 4000, 2500, 1000, 4500, 3000, 1500])
+    >>> list(spread(3, 5)), [start for start, _ in spread(1_000, 400)]
+    ([(0, 3)], [0, 700, 400, 100, 800, 500, 200, 900, 600, 300])
     """
     length = TOGETHER if size <= most else SAMPLED_TOGETHER
     n = -(-size // length)

@@ -29,7 +29,7 @@ class CountedBy(StrEnum):
     last_step = "last_step"
     """As of the end of the last step of the history."""
     ids = "ids"
-    """By their numbers alone, because no step has ended since the first page, or since many came."""
+    """By their numbers alone, because many pages have come since the last step, or all."""
 
 
 class PageCounts(NamedTuple):

@@ -1,5 +1,6 @@
 """Savings over HTTP: numbers of a log, and what a short log lacks."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -171,3 +172,31 @@ def test_uniform_crawling_keeps_the_delays_of_hosts(database_url):
 )
 def test_what_a_log_lacks_has_the_time_until_it_has_it(crawls, changes, wait):
     assert _missing(20, crawls, changes, 25.0, 1.25, crawled_before=False) == wait
+
+
+def test_a_log_that_grows_too_slowly_has_no_time_of_years():
+    begun = _missing(20, 400, 1, 1_800.0, 90.0, crawled_before=True)
+    needed = "crawls found 1 change, and 100 are needed to compare"
+    assert begun == f"{needed}: at this rate it takes more than a year; begin earlier"
+
+
+def test_the_sentence_of_a_sample_names_its_share():
+    compared = Compared(0.1, 0.2, Ratio(0.5, 0.4, 0.6))
+    whole = Savings(
+        at=START,
+        since=START - timedelta(days=90),
+        begun_at=START - timedelta(days=90),
+        n_pages=8_000,
+        n_crawls=132_156,
+        n_changes=60_000,
+        crawl_interval=4.0,
+        equal_importance=True,
+        sampled_share=0.4,
+        harmonic=compared,
+        stale=compared,
+        missing=None,
+    )
+    assert "with the same 132,156 crawls (in a sample of 40% of the pages); copies" in sentence(
+        whole
+    )
+    assert "with the same 132,156 crawls; copies" in sentence(replace(whole, sampled_share=1.0))

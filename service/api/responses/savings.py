@@ -48,10 +48,12 @@ def _compared(compared: Compared | None) -> ComparedStaleness | None:
 def _same(savings: Savings) -> str:
     """Return what both sides have in common."""
     crawls = counted(savings.n_crawls, "crawl")
+    share = savings.sampled_share
+    of = "" if share == 1 else f" (in a sample of {share:.0%} of the pages)"
     if savings.unit == CRAWLS:
-        return f"with the same {crawls}"
+        return f"with the same {crawls}{of}"
     other = f"{savings.n_uniform:,} in place of {crawls}"
-    return f"for the same {number(savings.spent)} {savings.unit}, with {other}"
+    return f"for the same {number(savings.spent)} {savings.unit}, with {other}{of}"
 
 
 def sentence(savings: Savings) -> str:

@@ -43,7 +43,7 @@ async def get_savings(
     time. Both spend the same amount, and keep the delays, windows and caps of hosts. The log shows
     between which crawls pages changed, and the estimated change rates fill in the rest. `missing`
     states what a log lacks that is too short. An answer is given again for ten minutes. A sample of
-    8,000 pages is read where there are more.
+    20,000 pages is read where there are more.
     """
     return answer(encode_savings(await read(service, since)))
 
