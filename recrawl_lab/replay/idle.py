@@ -4,17 +4,21 @@ from recrawl_lab.memory.store import MemoryStore
 from service.core.age_evidence import profile
 from service.epochs.ages import evidence_in_force
 from service.model.domain import Epoch
+from service.storage import Store
 
 PARTS_THAT_LEARN = frozenset({"ages", "change_hours", "group_hours", "wide_revisions"})
 """Fields of `Plan` whose parts have no effect before they have learnt something."""
 
 
-def in_use(store: MemoryStore, epoch: Epoch) -> set[str]:
+def in_use(store: Store, epoch: Epoch) -> set[str]:
     """Return the parts that may have moved a crawl in an epoch, or may in a later one.
 
     Extra crawls count as change hours. A URL group with evidence may take crawls from the lesson of
-    its host, so that both kinds of hours are in use.
+    its host, so that both kinds of hours are in use. All parts count as in use on a database, which
+    lists no groups without their hosts.
     """
+    if not isinstance(store, MemoryStore):
+        return set(PARTS_THAT_LEARN)
     with store.begin(write=False) as tx:
         revisions = tx.wide_revisions(epoch.epoch)
         n_shifted, n_hosts = len(tx.shifts(epoch.epoch)), len(tx.host_hours())

@@ -60,7 +60,9 @@ def why(
         counted(estimate["n_pings"], "ping"),
     ]
     none = "; its change rate is assumed" if estimate["assumed"] else ""
-    typer.echo(f"evidence    {', '.join(counts)}{none}")
+    by_captures = not (none or estimate["n_observations"] or estimate["n_pings"])
+    captures = ["captures of an archive"] if by_captures else []
+    typer.echo(f"evidence    {', '.join(captures + counts)}{none}")
 
 
 def _next_at(page: dict[str, Any]) -> str | None:

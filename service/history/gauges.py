@@ -46,6 +46,7 @@ SUMS = (
     "asked_rate",
     "n_shared",
     "n_known",
+    "n_assumed",
     "importance",
     "fresh",
     "fresh_plain",
@@ -175,7 +176,7 @@ def _gauges(sums: dict[str, float], share: float, **own: Any) -> Gauges:
         harmonic_staleness=expected("stale", "importance"),
         harmonic_staleness_plain=expected("stale_plain", "n_shared"),
         sampled_share=share,
-        n_assumed=round((sums["n_shared"] - sums["n_known"]) / share),
+        n_assumed=round(sums["n_assumed"] / share),
         **own,
     )
 
@@ -205,6 +206,7 @@ def _measures(
     mean = np.minimum(changes, FAR)
     created = np.divide(-np.expm1(-mean), mean, out=np.ones_like(mean), where=mean > 0)
     staleness = expected_harmonic(mean) + np.where(no_copy, created, 0.0)
+    is_assumed = assumed(pages)
     terms = {
         "n_pages": np.ones(len(pages)),
         "n_never_crawled": np.isnat(pages.last_crawl_at),
@@ -212,7 +214,8 @@ def _measures(
         "n_overdue": due_at(pages) < now,
         "asked_rate": np.nan_to_num(pages.due_rate),
         "n_shared": shared,
-        "n_known": shared * ~assumed(pages),
+        "n_known": shared * ~is_assumed,
+        "n_assumed": is_assumed & ~lacking,
         "importance": importance,
         "fresh": fresh * importance,
         "fresh_plain": fresh * shared,

@@ -49,6 +49,9 @@ def test_no_freshness_is_told_before_a_page_is_crawled_a_second_time(api: Live):
     api.epoch()
     assert set(told(api).values()) == {None}
     assert fresh_line(api) == "not known before a page is crawled a second time"
+    pings = [{"url": URLS[1], "changed_at": api.clock().isoformat()}]
+    assert api.post("/pings", pings).json()["accepted"] == 1
+    assert set(told(api).values()) == {None}, "a ping shows no change until a crawl has found it"
     crawl(api, URLS[0])
     api.clock.advance(minutes=10)
     api.epoch()
@@ -141,3 +144,17 @@ def test_pages_of_a_stopped_group_count_in_no_freshness(database_url, rule):
         state, plan = api.get("/status").json(), api.get("/plan", bandwidth=30).json()
         shares = state["fresh_share"], state["fresh_share_plain"], plan["items"][0]["fresh_share"]
         assert all(share > 0.8 for share in shares), shares
+
+
+def test_status_and_plan_count_the_same_assumed_rates_beside_stopped_pages(database_url):
+    with running(database_url, admission="learned") as api:
+        urls = [f"https://a.example/x/{n}" for n in range(100)]
+        api.register(*urls)
+        crawl(api, *urls[:40])
+        stop = {"group": "https://a.example/x/", "rule": "stop"}
+        assert api.client.put("/url-groups", json=stop).status_code == 200
+        crawl(api, urls[0])
+        api.clock.advance(minutes=10)
+        api.epoch()
+        plan = api.get("/plan", bandwidth=2).json()
+        assert (api.get("/status").json()["n_assumed"], plan["n_assumed"]) == (99, 99)

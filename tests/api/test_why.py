@@ -69,6 +69,10 @@ def why(
 
 
 EVERY = f"Crawled every 4 days: {DRIVERS}"
+ASSUMED = (
+    "Crawled every 4 days: it is assumed to change every 2 days, because it has no evidence yet, "
+    f"and its importance is 2.5{RANK}"
+)
 
 
 @pytest.mark.parametrize(
@@ -139,14 +143,8 @@ EVERY = f"Crawled every 4 days: {DRIVERS}"
         ),
         ({"gone": True, "n_failures": 2}, ""),
         ({"held": True}, ""),
-        (
-            {"n_observations": 0},
-            (
-                "Crawled every 4 days: it is assumed to change every 2 days, because it has no "
-                f"evidence yet, and its importance is 2.5{RANK}"
-            ),
-        ),
-        ({"n_observations": 0, "n_pings": 2}, EVERY),
+        ({"n_observations": 0}, ASSUMED),
+        ({"n_observations": 0, "n_pings": 2}, ASSUMED),
         ({"importance": 1e9}, EVERY.replace("importance is 2.5", "importance is 1,000,000,000")),
     ],
 )

@@ -55,6 +55,11 @@ def test_captures_and_lists_are_imported_together(recrawl, tmp_path):
     assert f"{listed}:5: " in ended.err
     assert "importing captures" in ended.err
     assert sorted(any(state[1]) for state in states(tmp_path / "recrawl.db")) == [0, 0, 1]
+    with running(url) as live:
+        pages = [live.get("/pages", url=each).json() for each in (URL, f"{URL}b")]
+        why = recrawl("why", URL, url=live.url).out
+    assert [page["estimate"]["assumed"] for page in pages] == [False, True]
+    assert "evidence    captures of an archive, 0 intervals" in why
     again = recrawl("import", captures, "--database-url", url, "--have-copies")
     assert again.out.startswith("0 captures learnt for 0 pages, 0 new;")
     assert "2 late captures" in again.out

@@ -208,7 +208,7 @@ def encode_page(
     if page.redirects_to is not None:
         target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
     bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])
-    estimated = shared(EstimateAnswer, estimate, page) | {"assumed": assumed(page)}
+    estimated = shared(EstimateAnswer, estimate, page) | {"assumed": bool(assumed(page))}
     fields = {
         "observability": page.observability.name,
         "tags": tags,
