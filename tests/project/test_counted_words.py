@@ -93,7 +93,7 @@ ABOVE_ONE = {
     ("service/api/responses/outcomes.py", "n"),
     ("service/api/responses/unfinished.py", "page.n"),
     ("service/model/field_faults.py", "len(value)"),
-    ("service/status/needs.py", "n"),
+    ("service/status/epoch_needs.py", "n"),
     ("recrawl_client/errors.py", "len(items)"),
     ("recrawl_client/batches.py", "n"),
     ("recrawl_client/scrapy.py", "n"),

@@ -14,7 +14,8 @@ from service.model.subscriptions import SubscriptionState, TroubledSubscription
 from service.model.webhooks import TroubledWebhook
 from service.status import needs as needs_module
 from service.status.facts import CrawlerFacts, EpochFacts, Facts, StoppedGroup, WorkerFacts
-from service.status.needs import KINDS, MOST_LISTED, Found, Need, NeedKind, needs_of
+from service.status.kinds import Found, NeedKind
+from service.status.needs import KINDS, MOST_LISTED, Need, needs_of
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
 from service.storage.queue.signs import Asked, PausedQueue, ReturnedPages

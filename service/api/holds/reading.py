@@ -34,8 +34,9 @@ from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
 from service.model.domain import Page
+from service.status.crawler_needs import READER_PATIENCE, unasked_since
+from service.status.epoch_needs import epoch_late, first_epoch_late
 from service.status.facts import PATIENCE
-from service.status.needs import READER_PATIENCE, epoch_late, first_epoch_late, unasked_since
 from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
