@@ -17,7 +17,6 @@ from service.budget.grants import NOTHING
 from service.budget.host_days import midnight_after
 from service.budget.spending import Spending
 from service.core.pace import TakenAmounts
-from service.core.prices import is_free
 from service.leases.caps import NextDays, QueueCaps, members, not_before, save, save_members
 from service.leases.conditional import handed_out
 from service.leases.dealt import (
@@ -29,8 +28,6 @@ from service.leases.dealt import (
     how_overdue,
     most_urgent_first,
 )
-from service.leases.due import due_at
-from service.leases.early import LEAST_WAIT, waited
 from service.leases.open_due import closings, has_windows, openings
 from service.leases.picks import PickLimits, counted_turns, is_first, most_overdue
 from service.leases.politeness import (
@@ -43,23 +40,11 @@ from service.leases.politeness import (
     set_back,
     shut,
 )
-from service.leases.queue import queue_rows
+from service.leases.put_off import bounds_of, correct_others, corrected, requeue_at
 from service.leases.tokens import new_tokens
 from service.leases.turns import HostTurns
-from service.leases.unfinished import count_ended
 from service.model.amounts import CRAWLS
-from service.model.arrays import (
-    INSTANT,
-    LATEST,
-    NO_TIME,
-    Bools,
-    Floats,
-    Instants,
-    Ints,
-    days,
-    instant,
-    positions,
-)
+from service.model.arrays import INSTANT, LATEST, NO_TIME, Bools, Floats, Instants, Ints, instant
 from service.model.history import HostEvents
 from service.storage import Transaction
 from service.storage.budget.pace import days_since_1970
@@ -267,7 +252,7 @@ def lease_due(
     of pages that are not due, that a day's budget cannot pay, or whose host has had its crawls of
     the day.
     """
-    pages, due, locked, ripe = _corrected(tx, leases.page_id, now, ahead=ahead)
+    pages, due, locked, ripe = corrected(tx, leases.page_id, now, ahead=ahead)
     day, opens = int(days_since_1970(now)), None
     amount = Spending(allotment.unit, allotment.knows_costs, allotment.most).amounts(tx, pages)
     # a page that is dearer than a day's budget would hold up all others
@@ -300,90 +285,15 @@ def lease_due(
         save_members(tx, caps, taken, first)
     bound = np.where(taken, leases.expires_at, np.where(ripe, bound, due))
     if not allowed.all():
-        wait, next_at = locked & ~allowed, np.full(len(pages), midnight_after(np.array(day)))
+        next_at = np.full(len(pages), midnight_after(np.array(day)))
         if opens is not None:
             next_at = np.where(np.isnat(opens), next_at, opens)
+        wait = locked & ~allowed
+        requeue_at(tx, pages, due, next_at, wait)
         bound[wait] = next_at[wait]
-        tx.requeue(replace(queue_rows(pages, due), next_at=bound).take(wait))
     short = able & ~taken & ~urgent
     left = urgent & ~on_loan, short
     return LockedPicks(pages, due, able, taken, on_loan, *left, bound, amount, leases)
-
-
-def after_expiry(tx: Transaction, page_id: Ints, bound: Instants, now: datetime) -> Instants:
-    """Count leases that have expired, and return the bounds of their pages."""
-    _, due, locked, _ = _corrected(tx, page_id, now)
-    return np.where(locked, due, bound)
-
-
-def bounds_of(
-    tx: Transaction, rows: QueuedPages, paid_at: datetime | None, now: datetime
-) -> tuple[Instants, int]:
-    """Return the bounds of rows, and how many differ: leases have expired, or pages are put off.
-
-    `paid_at` is the time to which due pages are put off that may cost something; None: they stay.
-    """
-    bound = rows.next_at.copy()
-    expired = positions(rows.leased & (bound <= instant(now)))
-    if len(expired):
-        bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
-    n_put_off = 0
-    if paid_at is not None:
-        bound, n_put_off = put_off(tx, rows.page_id, bound, instant(paid_at), now)
-    return bound, len(expired) + n_put_off
-
-
-def put_off(
-    tx: Transaction, page_id: Ints, bound: Instants, until: np.datetime64, now: datetime
-) -> tuple[Instants, int]:
-    """Put off due pages that may cost something; return the bounds of all, and the number.
-
-    They would hold up pages that cost nothing, on their host and on others.
-    """
-    ripe = positions(bound <= instant(now))
-    if not len(ripe):
-        return bound, 0
-    pages, due, locked, is_due = _corrected(tx, page_id[ripe], now)
-    waits = locked & is_due & ~is_free(pages.cost)
-    bound[ripe] = np.where(waits, until, np.where(is_due, bound[ripe], due))
-    tx.requeue(replace(queue_rows(pages, due), next_at=np.full(len(pages), until)).take(waits))
-    return bound, int(np.count_nonzero(waits))
-
-
-def correct_others(
-    tx: Transaction, page_id: Ints, picked: Ints, bound: Instants, now: datetime
-) -> None:
-    """Correct the bounds of all rows that were read, because no picked page was due.
-
-    After crawls without leases, the bounds of many pages may be too early. One picked page of each
-    host queue a transaction would take long to find those that are due.
-    """
-    others = np.setdiff1d(positions(bound <= instant(now)), picked)
-    if len(others):
-        _, due, _, ripe = _corrected(tx, page_id[others], now)
-        bound[others] = np.where(ripe, bound[others], due)
-
-
-def _corrected(
-    tx: Transaction, page_id: Ints, now: datetime, *, ahead: bool = False
-) -> tuple[DuePages, Instants, Bools, Bools]:
-    """Lock the rows of pages, count their leases that expired, correct bounds of pages not due.
-
-    Return the pages, their due times, which rows were locked, and which pages are due. With `ahead`
-    pages count as due that have waited for a part of their interval, within their maximum rate.
-    """
-    pages, locked, ended = tx.lock_pages(page_id, now)
-    due = due_at(pages)
-    if ended.any():
-        due[ended] = count_ended(tx, pages.take(ended), due[ended], now)
-    ripe: Bools = due <= instant(now)
-    if ahead:
-        own_pace = days(instant(now) - pages.last_crawl_at) * pages.max_crawl_rate >= 1.0
-        ripe |= ~ended & own_pace & (waited(pages, due, now) >= LEAST_WAIT)
-    stale = locked & ~ripe & ~ended
-    if stale.any():
-        tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))
-    return pages, due, locked, ripe
 
 
 def offer_of(
