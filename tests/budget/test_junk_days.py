@@ -1,9 +1,7 @@
 """5,000 URLs come at once to a running service: junk in four places, and good pages."""
 
-from collections import Counter
-
 import pytest
-from support.budget_cases import Fleet, service
+from support.budget_cases import FirstCrawlFleet, service
 
 from benchmarks.budget.trials import JUNK_PLACES, sites
 
@@ -14,39 +12,19 @@ MOST = {"directory": 40, "among": 40, "directories": 40, "hosts": 150}
 REAL = 100
 
 
-class Site(Fleet):
-    """A fleet on real pages that change each day, beside URLs that come later."""
+class Site(FirstCrawlFleet):
+    """A fleet beside URLs that come later: junk of one content, or good pages."""
 
-    def __init__(self, live):
-        super().__init__(live)
-        self.start, self.first_of = live.clock(), {}
-        """Day of the first crawl of each URL."""
-        self.real = frozenset(sites(REAL))
-        self.is_junk = True
-
-    def crawl(self, items):
-        day = (self.live.clock() - self.start).days
-        for each in items:
-            self.first_of.setdefault(each["url"], day)
-        return super().crawl(items)
+    is_junk = True
 
     def digest(self, crawl, at):
-        if self.is_junk and crawl["url"] not in self.real:
-            return "junk"
-        return f"{crawl['url']} {at[:10]}"
-
-    def register(self, urls):
-        for begin in range(0, len(urls), 1_000):
-            self.live.register(*urls[begin : begin + 1_000])
-
-    def first_by_day(self):
-        """Return the first crawls of URLs that came later, by day."""
-        return Counter(day for url, day in self.first_of.items() if url not in self.real)
+        is_junk = self.is_junk and crawl["url"] not in self.real
+        return "junk" if is_junk else super().digest(crawl, at)
 
 
 def with_copies(live):
     """Return a fleet that has crawled all real pages, on its first day."""
-    fleet = Site(live)
+    fleet = Site(live, sites(REAL))
     fleet.register(sorted(fleet.real))
     fleet.play(days=1, every_h=6.0)
     assert len(fleet.first_of) == REAL

@@ -4,29 +4,18 @@ Two workers crawl real pages, and among them a trap with 5,000 URLs. The kinds d
 URLs, in what the trap answers, and in how its URLs arrive.
 """
 
-from collections import Counter
 from datetime import date, timedelta
 
 import pytest
-from support.budget_cases import Fleet, service
+from support.budget_cases import JunkFleet, filter_url, service
 
-from benchmarks.budget.trials import sites
-
-N, A_DAY, REAL = 5_000, 200, 100
-AT_ONCE = 1_000
-"""URLs in one request."""
+N, A_DAY = 5_000, 200
 MOST = 40
 """Maximum first crawls of junk on its first day; later days have a hundredth of the budget."""
 MOST_BELOW_HOST = 70
 """The same, for junk with directories of its own directly below a host with five good ones: each
 good directory lets ten bad ones be opened."""
 TARGET = "https://h0.example/login"
-
-
-def parameters(i):
-    """Return a URL whose parameters have names of its own: a filter for each property."""
-    chosen = [name for bit, name in enumerate("abcdefghijklm") if i >> bit & 1]
-    return f"https://h0.example/d0/list?{'&'.join(f'{name}=1' for name in chosen) or 'z=1'}"
 
 
 def a_date(i):
@@ -39,7 +28,7 @@ def words(i):
 
 
 URLS = {
-    "parameters": parameters,
+    "parameters": filter_url,
     "values of one parameter": lambda i: f"https://h0.example/d0/list?session={words(i)}",
     "dates in the path": lambda i: f"https://h0.example/events/{a_date(i).replace('-', '/')}/",
     "dates in a name": lambda i: f"https://h0.example/d0/events-{a_date(i)}.html",
@@ -50,40 +39,6 @@ URLS = {
     "a host with one good page": lambda i: f"https://lonely.example/p{i}",
     "a host of its own": lambda i: f"https://new.example/{words(i)}/{words(i)}",
 }
-
-
-class Trap(Fleet):
-    """A fleet on real pages that change each day, beside a trap."""
-
-    def __init__(self, live, answer):
-        super().__init__(live)
-        self.start, self.first_of, self.found = live.clock(), {}, answer
-        """Day of the first crawl of each URL."""
-        self.real = {*sites(REAL), "https://lonely.example/p-good"}
-        self.register(sorted(self.real))
-        self.play(days=1)
-        assert len(self.first_of) == len(self.real)
-
-    def register(self, urls):
-        for begin in range(0, len(urls), AT_ONCE):
-            self.live.register(*urls[begin : begin + AT_ONCE])
-
-    def crawl(self, items):
-        day = (self.live.clock() - self.start).days
-        for each in items:
-            self.first_of.setdefault(each["url"], day)
-        reports = super().crawl(items)
-        at = self.live.clock()
-        return [
-            one | {"digest": f"{each['url']} {at.date()}"}
-            if each["url"] in self.real
-            else {"lease": each["lease"], "observed_at": at.isoformat(), **self.found(each)}
-            for each, one in zip(items, reports, strict=True)
-        ]
-
-    def first_by_day(self):
-        """Return the first crawls of junk, by day."""
-        return Counter(day for url, day in self.first_of.items() if url not in self.real)
 
 
 def one_content(_):
@@ -101,7 +56,7 @@ def redirected(_):
 def caught(database_url, answer, arrive, days):
     """Return the first crawls of junk by day, from the day on that it arrives."""
     with service(database_url, bandwidth=A_DAY, admission="learned") as live:
-        fleet = Trap(live, answer)
+        fleet = JunkFleet(live, answer)
         for day in range(days):
             arrive(fleet, day)
             fleet.play(days=1, every_h=1.0 if not day else 6.0)

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from support.budget_cases import Fleet, service
+from support.budget_cases import FirstCrawlFleet, service
 
 A_DAY = 200
 GOOD = 30
@@ -14,26 +14,11 @@ def letters(number):
     return "".join(chr(97 + int(digit)) for digit in str(number))
 
 
-class Site(Fleet):
+class Site(FirstCrawlFleet):
     """A fleet on a site with junk of one content; all other pages differ."""
 
-    def __init__(self, live):
-        super().__init__(live)
-        self.first_of = {}
-        """Day of the first crawl of each URL."""
-        self.start = live.clock()
-
-    def crawl(self, items):
-        for each in items:
-            self.first_of.setdefault(each["url"], (self.live.clock() - self.start).days)
-        return super().crawl(items)
-
     def digest(self, crawl, at):
-        return "junk" if "/junk/" in crawl["url"] else f"{crawl['url']} {at[:10]}"
-
-    def register(self, urls):
-        for begin in range(0, len(urls), 1_000):
-            self.live.register(*urls[begin : begin + 1_000])
+        return "junk" if "/junk/" in crawl["url"] else super().digest(crawl, at)
 
     def first_crawls(self, part):
         """Return the number of first crawls of URLs with a part, by day."""

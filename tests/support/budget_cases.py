@@ -3,8 +3,11 @@
 from collections import Counter
 from contextlib import contextmanager
 
+from benchmarks.budget.trials import sites
 from support.live_server import Clock, running
 
+AT_ONCE = 1_000
+"""URLs in one request."""
 BUDGET = 30.0
 RUDE = {"host_delay_s": 0, "host_concurrency": 0}
 
@@ -45,9 +48,12 @@ class Fleet:
             self.first[day, each["host"]] += each["page_id"] not in self.seen
             self.seen.add(each["page_id"])
         return [
-            {"lease": each["lease"], "observed_at": at, "digest": self.digest(each, at)}
-            for each in items
+            {"lease": each["lease"], "observed_at": at, **self.found(each, at)} for each in items
         ]
+
+    def found(self, crawl, at):
+        """Return what a crawl found: fields of its report."""
+        return {"digest": self.digest(crawl, at)}
 
     def digest(self, crawl, at):
         """Return the digest of a crawl's content."""
@@ -76,6 +82,58 @@ class Fleet:
         for (day, _), n in self.crawls.items():
             days[day] += n
         return [days[day] for day in sorted(days)]
+
+
+class FirstCrawlFleet(Fleet):
+    """A fleet that notes the day of the first crawl of each URL; its real pages change each day."""
+
+    def __init__(self, live, real=()):
+        super().__init__(live)
+        self.start, self.first_of = live.clock(), {}
+        """Day of the first crawl of each URL."""
+        self.real = frozenset(real)
+
+    def crawl(self, items):
+        day = (self.live.clock() - self.start).days
+        for each in items:
+            self.first_of.setdefault(each["url"], day)
+        return super().crawl(items)
+
+    def digest(self, crawl, at):
+        return f"{crawl['url']} {at[:10]}"
+
+    def register(self, urls):
+        """Register URLs, a thousand in each request."""
+        for begin in range(0, len(urls), AT_ONCE):
+            self.live.register(*urls[begin : begin + AT_ONCE])
+
+    def first_by_day(self):
+        """Return the number of first crawls of all but the real pages, by day."""
+        return Counter(day for url, day in self.first_of.items() if url not in self.real)
+
+
+class JunkFleet(FirstCrawlFleet):
+    """A fleet on real pages, which it has crawled on its first day, beside junk that comes later.
+
+    `answer` returns what a crawl of junk finds.
+    """
+
+    def __init__(self, live, answer):
+        super().__init__(live, {*sites(100), "https://lonely.example/p-good"})
+        self.answer_of = answer
+        self.register(sorted(self.real))
+        self.play(days=1)
+        assert len(self.first_of) == len(self.real)
+
+    def found(self, crawl, at):
+        is_real = crawl["url"] in self.real
+        return super().found(crawl, at) if is_real else self.answer_of(crawl)
+
+
+def filter_url(i):
+    """Return a URL whose parameters have names of its own: a filter for each property."""
+    chosen = [name for bit, name in enumerate("abcdefghijklm") if i >> bit & 1]
+    return f"https://h0.example/d0/list?{'&'.join(f'{name}=1' for name in chosen) or 'z=1'}"
 
 
 @contextmanager
