@@ -78,11 +78,12 @@ from recrawl_client.wire.plan import (
 )
 from recrawl_client.wire.savings import ComparedStaleness, SavingsAnswer
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
-from recrawl_client.wire.status import Need, StatusAnswer
+from recrawl_client.wire.status import AcceptedNeed, Need, StatusAnswer
 from recrawl_client.wire.url_groups import UrlGroupItem
 from recrawl_client.wire.webhooks import ChangeEvent, CreatedWebhook, WebhookItem
 
 __all__ = [
+    "AcceptedNeed",
     "AsyncBatches",
     "AsyncClient",
     "AsyncReporter",

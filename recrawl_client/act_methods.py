@@ -1,4 +1,4 @@
-"""Methods for operators, of `Client` and of `AsyncClient`: budget, pauses and audit."""
+"""Methods for operators, of `Client` and of `AsyncClient`: budget, pauses, needs, audit."""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -10,9 +10,12 @@ from recrawl_client.flows import Flow, Listing
 from recrawl_client.wire.access import AuditItem
 from recrawl_client.wire.hosts import HostAnswer
 from recrawl_client.wire.orders import BudgetAnswer
+from recrawl_client.wire.status import AcceptedNeed
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
+MONTH_S = 2_592_000.0
+"""Time for which a need is accepted by default, seconds: 30 days."""
 
 
 class ActMethods:
@@ -62,6 +65,16 @@ class ActMethods:
     def end_incident(self, host: str) -> HostAnswer:
         """End the incident of a host, and the pause that its site asked for."""
         return self._run(acts.end_incident(host))
+
+    def accept_need(
+        self, kind: str, subject: str, *, for_s: float = MONTH_S, reason: str = ""
+    ) -> AcceptedNeed:
+        """Accept a need for a number of seconds; raise `NotFound` if it does not hold."""
+        return self._run(acts.accept_need(kind, subject, for_s, reason))
+
+    def withdraw_acceptance(self, kind: str, subject: str) -> None:
+        """Withdraw the acceptance of a need; raise `NotFound` if there is none."""
+        return self._run(acts.withdraw_acceptance(kind, subject))
 
     def audit(self, **filters: Unpack[AuditFilters]) -> Iterator[AuditItem]:
         """Yield entries of the audit, newest first, requested in parts."""
@@ -115,6 +128,16 @@ class AsyncActMethods:
     async def end_incident(self, host: str) -> HostAnswer:
         """End the incident of a host, and the pause that its site asked for."""
         return await self._run(acts.end_incident(host))
+
+    async def accept_need(
+        self, kind: str, subject: str, *, for_s: float = MONTH_S, reason: str = ""
+    ) -> AcceptedNeed:
+        """Accept a need for a number of seconds; raise `NotFound` if it does not hold."""
+        return await self._run(acts.accept_need(kind, subject, for_s, reason))
+
+    async def withdraw_acceptance(self, kind: str, subject: str) -> None:
+        """Withdraw the acceptance of a need; raise `NotFound` if there is none."""
+        return await self._run(acts.withdraw_acceptance(kind, subject))
 
     def audit(self, **filters: Unpack[AuditFilters]) -> AsyncIterator[AuditItem]:
         """Yield entries of the audit, newest first, requested in parts."""

@@ -1,13 +1,14 @@
-"""The requests and results of methods for operators: budget, pauses and audit."""
+"""The requests and results of methods for operators: budget, pauses, needs and audit."""
 
 from datetime import datetime
 from typing import Any, TypedDict
 from urllib.parse import quote
 
-from recrawl_client.flows import Flow, Listing, ask, encoded
+from recrawl_client.flows import Flow, Listing, ask, call, encoded
 from recrawl_client.wire.access import AuditAnswer, AuditItem
 from recrawl_client.wire.hosts import HostAnswer
 from recrawl_client.wire.orders import BudgetAnswer, PauseAnswer
+from recrawl_client.wire.status import AcceptedNeed
 
 Span = float | datetime
 """A duration from now, seconds, or its end."""
@@ -73,6 +74,17 @@ def resume_host(host: str, *, site: bool) -> Flow[HostAnswer]:
 def end_incident(host: str) -> Flow[HostAnswer]:
     """End the incident of a host."""
     return ask("DELETE", f"/hosts/{quote(host, safe='')}/incident", HostAnswer)
+
+
+def accept_need(kind: str, subject: str, for_s: float, reason: str) -> Flow[AcceptedNeed]:
+    """Accept a need for some time."""
+    body = encoded({"kind": kind, "subject": subject, "for_s": for_s, "reason": reason})
+    return ask("PUT", "/needs/accepted", AcceptedNeed, content=body)
+
+
+def withdraw_acceptance(kind: str, subject: str) -> Flow[None]:
+    """Withdraw the acceptance of a need."""
+    yield from call("DELETE", "/needs/accepted", params={"kind": kind, "subject": subject})
 
 
 def audit(filters: AuditFilters) -> Listing[AuditItem]:

@@ -1,10 +1,10 @@
 """The state of a service at one instant, and what needs somebody."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from recrawl_client.wire.common import Instant
+from recrawl_client.wire.common import Instant, Item
 
 
 class Need(Struct, frozen=True, kw_only=True):
@@ -22,6 +22,67 @@ class Need(Struct, frozen=True, kw_only=True):
     """The act, and the condition."""
     remedy: str
     """A command of `recrawl`, or a request: method, path and body."""
+
+
+MOST_KIND, MOST_SUBJECT, MOST_REASON = 100, 2_048, 500
+"""Maximum lengths of a kind, a subject and a reason, characters."""
+
+
+class AcceptBody(Item, frozen=True, kw_only=True):
+    """A need to accept."""
+
+    kind: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MOST_KIND,
+            description="the kind of a need, such as window_too_narrow",
+            examples=["window_too_narrow"],
+        ),
+    ]
+    """Kind of the need, as `needs_you` of GET /status names it."""
+    subject: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MOST_SUBJECT,
+            description="the subject of the need, such as a host",
+            examples=["shop.example.com"],
+        ),
+    ]
+    """Subject of the need."""
+    for_s: Annotated[
+        float,
+        Meta(
+            ge=60,
+            le=7_776_000,
+            description="a number of seconds from now, 60 to 7,776,000 (90 days)",
+        ),
+    ] = 2_592_000
+    """Duration of the acceptance from now on, seconds."""
+    reason: Annotated[
+        str, Meta(max_length=MOST_REASON, description="a reason of at most 500 characters")
+    ] = ""
+    """Reason, for others who read it."""
+
+
+class AcceptedNeed(Struct, frozen=True, kw_only=True):
+    """A need that an operator has accepted for some time."""
+
+    kind: str
+    """Kind of the need."""
+    subject: str
+    """Subject of the need."""
+    since: Instant | None
+    """Instant at which the condition began; null while it does not hold."""
+    sentence: str | None
+    """The act, and the condition; null while it does not hold."""
+    accepted_at: Instant
+    """Instant of the acceptance."""
+    until: Instant
+    """Instant from which the need is shown again, if it still holds."""
+    reason: str
+    """Reason of the operator; empty: none was sent."""
 
 
 class Today(Struct, frozen=True, kw_only=True):
@@ -124,5 +185,7 @@ class StatusAnswer(Struct, frozen=True, kw_only=True):
     """Epoch in force, and the newest one."""
     needs_you: list[Need]
     """Needs of the service, the most urgent first; empty: nothing needs somebody."""
+    accepted: list[AcceptedNeed] = []
+    """Needs that an operator has accepted; they are not in `needs_you`."""
     paused_until: Instant | None = None
     """End of the pause of all hosts by an operator; null: none is in force."""

@@ -48,6 +48,10 @@ class Coordinated(Routing):
     order_pause = by_coordinator("order_pause")
     note_hours = by_coordinator("note_hours")
 
+    acceptances = by_coordinator("acceptances")
+    accept_need = by_coordinator("accept_need")
+    withdraw_acceptance = by_coordinator("withdraw_acceptance")
+
     audited = False
     """True if this transaction has an entry of the audit."""
 

@@ -81,6 +81,8 @@ OPERATIONS: dict[str, Right] = {
     "get_history": READ,
     "get_savings": READ,
     "get_status": READ,
+    "accept_need": ADMIN,
+    "withdraw_acceptance": ADMIN,
     "get_plan": READ,
     # orders for all servers
     "get_budget": READ,

@@ -41,7 +41,7 @@ TAGS = {
     "epochs": "Request and list epochs, the runs that compute the schedule.",
     "orders": "Set the budget and pause all hosts, for all servers and without a restart.",
     "history": "Read what was achieved: crawls, changes, freshness, right predictions.",
-    "status": "Read the state of the service, and what needs you.",
+    "status": "Read the state of the service and what needs you; accept a need for some time.",
     "hosts": "Set and show how hosts, and groups of hosts that share a server, are crawled.",
     "access": "Create, list, rotate and revoke API keys; read the audit.",
     "health": "Check the service and read its metrics.",

@@ -20,6 +20,7 @@ from service.cli.hosts import hosts
 from service.cli.keys import keys
 from service.cli.leases import leases
 from service.cli.mcp import mcp
+from service.cli.needs import needs
 from service.cli.options import console
 from service.cli.pages import fresh, pages
 from service.cli.plan import plan
@@ -116,7 +117,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
 SUBJECTS = {
     RUN: {"keys": keys},
     ACT: {"budget": budget, "hosts": hosts, "pages": pages, "leases": leases}
-    | {"url-groups": url_groups},
+    | {"url-groups": url_groups, "needs": needs},
     SITES: {"websub": websub},
 }
 """Commands with commands of their own, by name."""

@@ -62,6 +62,7 @@ def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("health", f"ok, version {state['version']}, at {state['address']}"),
         ("needs you", f"{len(state['needs_you'])}" if state["needs_you"] else "nothing"),
+        *([("accepted", _accepted(state["accepted"]))] if state.get("accepted") else []),
         *([("paused", _paused(state, paused_until))] if paused_until else []),
         ("pages", _pages(state)),
         ("fresh", _fresh(state)),
@@ -76,6 +77,15 @@ def _paused(state: dict[str, Any], until: str) -> str:
     end = datetime.fromisoformat(until)
     when = ahead(end, datetime.fromisoformat(state["at"]))
     return f"all hosts, by an operator; the pause ends {when}, or by `recrawl resume`"
+
+
+def _accepted(accepted: list[dict[str, Any]]) -> str:
+    """Return what an operator has accepted, and until when."""
+    return "; ".join(
+        f"{each['kind']}: {each['subject']}, until {each['until'][:10]}"
+        + ("" if each["since"] else " (does not hold now)")
+        for each in accepted
+    )
 
 
 def _pages(state: dict[str, Any]) -> str:

@@ -42,6 +42,8 @@ DONE = {
     "polite": "The politeness is in force.",
     "host_deleted": "The host is deleted; a pause that runs comes back with it.",
     "ruled": "The rule of the URL group is in force.",
+    "accepted": "The need is accepted; it counts no more until then.",
+    "withdrawn": "The need counts again while it holds.",
     "webhook": "The webhook is changed.",
     "revoked": "The key is revoked; every server refuses it within 5 s.",
 }

@@ -141,6 +141,10 @@ class SubscriptionGone(RequestError):
     """No subscription has this address; stop sending."""
 
 
+class NeedNotFound(RequestError):
+    """No such need; GET /status lists those that hold, and those that are accepted."""
+
+
 class WebhookNotFound(RequestError):
     """No such webhook; GET /webhooks lists them."""
 

@@ -20,6 +20,7 @@ BUDGET_UNUSED = NeedKind(
     budget_unused,
     "Start more crawlers, or lower the budget: {day} used {used} of {allowed}, while pages waited.",
     "recrawl leases workers",
+    since_stays=False,
 )
 
 
@@ -36,4 +37,5 @@ BUDGET_EXCEEDED = NeedKind(
     budget_exceeded,
     "Let all crawlers take leases: {day} took {used}, but {allowed} were allowed.",
     "recrawl leases workers",
+    since_stays=False,
 )

@@ -100,6 +100,7 @@ HOST_WITHOUT_CRAWLER = NeedKind(
     "for {ago}.",
     "{remedy}",
     "recrawl leases workers",
+    since_stays=False,
 )
 
 
@@ -128,6 +129,7 @@ CRAWLS_FAILING = NeedKind(
     crawls_failing,
     "See whether your crawlers reach the web: all of their last {crawls}, since {since}, failed.",
     "recrawl pages list state=failing --limit 10",
+    since_stays=False,
 )
 
 
@@ -152,6 +154,7 @@ WORKER_LOSING = NeedKind(
     workers_losing,
     "See whether {worker} still runs: it lost {leases} in the last hour, most of its own.",
     "recrawl leases workers",
+    since_stays=False,
 )
 
 
@@ -167,4 +170,5 @@ LEASES_RETURNED = NeedKind(
     "Read the log of {worker}: it has returned the leases of {pages} again and again. It may "
     "not crawl them, or they are of another spider.",
     "recrawl pages list state=unfinished --limit 10",
+    since_stays=False,
 )

@@ -10,6 +10,7 @@ import numpy as np
 from service.budget.allotments import Terms, spent_until
 from service.budget.shown import STOPPED, judged
 from service.history.reading import counts_between
+from service.model.acceptances import Acceptance
 from service.model.arrays import Instants, instant
 from service.model.history import STEP
 from service.model.incidents import Incident
@@ -111,6 +112,7 @@ class Facts:
     """All facts that decide about needs."""
 
     at: datetime
+    acceptances: Sequence[Acceptance] = ()
     epochs: EpochFacts
     crawlers: CrawlerFacts
     pauses: Sequence[PausedQueue]
@@ -162,6 +164,7 @@ def read_facts(
     asked_since, unasked = (None, []) if crawlers.ready_since is None else _unasked(tx, at)
     return Facts(
         at=at,
+        acceptances=tx.acceptances(at),
         epochs=_epochs(store, tx, interval),
         crawlers=crawlers,
         unasked=unasked,

@@ -41,6 +41,7 @@ HOST_PAUSED = NeedKind(
     "See what {host} answers: it pauses until {until}, after {failures} in a row.",
     "{remedy}",
     "recrawl hosts list --paused",
+    since_stays=False,
 )
 
 
@@ -83,6 +84,7 @@ WINDOW_NEVER_OPENS = NeedKind(
     windows_never_open,
     "Open a window for {host}: none opens within a year.",
     "{remedy}",
+    since_stays=False,
 )
 
 

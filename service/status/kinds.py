@@ -29,6 +29,8 @@ class NeedKind(NamedTuple):
     """A command, or a request with its body."""
     of_many: str = ""
     """Remedy for more than `MOST_LISTED`; "": the same."""
+    since_stays: bool = True
+    """True if `Found.since` stays while the condition holds; a later one is another condition."""
 
 
 def length_in_words(length: timedelta) -> str:

@@ -16,9 +16,11 @@ themselves:
 question.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from service.model.acceptances import Acceptance
 from service.status import (
     budget_needs,
     crawler_needs,
@@ -71,22 +73,63 @@ class Need(NamedTuple):
     """Number of subjects."""
 
 
+class AcceptedNeed(NamedTuple):
+    """An acceptance in force, and what it accepts."""
+
+    acceptance: Acceptance
+    need: Need | None
+    """None: the condition does not hold now."""
+
+
+class Judged(NamedTuple):
+    """The needs by the facts."""
+
+    needs: list[Need]
+    """Needs that nobody has accepted, the most urgent kinds first."""
+    accepted: list[AcceptedNeed]
+    """Acceptances in force, in the order of the kinds."""
+
+
+def judged(facts: Facts) -> Judged:
+    """Return what needs somebody, and what an operator has accepted.
+
+    A condition that began after its acceptance is another one, which nobody has accepted.
+    """
+    needs, accepted = list[Need](), list[AcceptedNeed]()
+    for kind in KINDS:
+        own = {each.subject: each for each in facts.acceptances if each.kind == kind.name}
+        others, covered = list[Found](), dict[str, Found]()
+        for condition in kind.find(facts):
+            acceptance = own.get(condition.subject)
+            if acceptance is None or _is_later(kind, condition, acceptance):
+                others.append(condition)
+            else:
+                covered.setdefault(condition.subject, condition)
+        needs += _listed(kind, others)
+        again = {each.subject for each in others} - covered.keys()
+        for subject, acceptance in own.items():
+            if subject not in again:
+                one = covered.get(subject)
+                accepted.append(AcceptedNeed(acceptance, None if one is None else _need(kind, one)))
+    return Judged(needs, accepted)
+
+
 def needs_of(facts: Facts) -> list[Need]:
     """Return what needs somebody, the most urgent kinds first."""
-    return [need for kind in KINDS for need in _of_kind(kind, list(kind.find(facts)))]
+    return judged(facts).needs
 
 
-def _of_kind(kind: NeedKind, conditions: list[Found]) -> list[Need]:
-    needs = [
-        Need(
-            kind.name,
-            each.subject,
-            each.since,
-            kind.sentence.format(**each.values),
-            kind.remedy.format(**each.values),
-        )
-        for each in conditions
-    ]
+def _is_later(kind: NeedKind, condition: Found, acceptance: Acceptance) -> bool:
+    return kind.since_stays and condition.since > acceptance.accepted_at
+
+
+def _need(kind: NeedKind, condition: Found) -> Need:
+    sentence, remedy = (text.format(**condition.values) for text in (kind.sentence, kind.remedy))
+    return Need(kind.name, condition.subject, condition.since, sentence, remedy)
+
+
+def _listed(kind: NeedKind, conditions: Sequence[Found]) -> list[Need]:
+    needs = [_need(kind, each) for each in conditions]
     if len(needs) <= MOST_LISTED:
         return needs
     worst, n, since = needs[0], len(needs), min(each.since for each in needs)

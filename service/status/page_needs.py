@@ -39,6 +39,7 @@ NO_CONTENT = NeedKind(
     no_content,
     "See why {pages}, {share} of all, got no content.",
     "recrawl pages list state=no_content --limit 10",
+    since_stays=False,
 )
 
 
@@ -58,6 +59,7 @@ NEW_PAGES_GROW = NeedKind(
     "Stop the URL group with most waiting pages if it is a trap, or raise the budget: "
     "{waiting} were never crawled, {more} more than a day ago.",
     "recrawl url-groups list --limit 10",
+    since_stays=False,
 )
 
 

@@ -11,7 +11,7 @@ from service.model.domain import Epoch
 from service.status.asked import LastAsked
 from service.status.counts import PageCounts, count_pages, counts_of_today
 from service.status.facts import Facts, read_facts
-from service.status.needs import Need, needs_of
+from service.status.needs import AcceptedNeed, Need, judged, needs_of
 from service.storage import Store
 
 Budget = Callable[[], Terms | None]
@@ -31,6 +31,7 @@ class ServiceState(NamedTuple):
     """Hosts whose queue is shut, after trouble or by an operator."""
     facts: Facts
     needs: list[Need]
+    accepted: list[AcceptedNeed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,15 @@ class StateReader:
             in_force, newest = tx.epoch_in_force(), tx.newest_epoch()
             n_paused = sum(map(len, tx.paused_queues(facts.at)))
         pages = count_pages(self.store, self.estimator, facts.at)
-        needs = needs_of(facts)
-        return ServiceState(facts.at, pages, today, in_force, newest, n_paused, facts, needs)
+        return ServiceState(
+            facts.at, pages, today, in_force, newest, n_paused, facts, *judged(facts)
+        )
 
     def needs(self) -> list[Need]:
         """Return what needs somebody now."""
+        return needs_of(self.facts())
+
+    def facts(self) -> Facts:
+        """Return the facts that decide about needs now."""
         with self.store.begin(write=False) as tx:
-            facts = read_facts(self.store, tx, self.asked, self.interval, self.budget())
-        return needs_of(facts)
+            return read_facts(self.store, tx, self.asked, self.interval, self.budget())

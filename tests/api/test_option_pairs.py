@@ -24,6 +24,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "grace_s": (0, 60),
     "items_per_s": (0.5, 100),
     "name": ("pairs",),
+    "reason": ("by contract", ""),
     "object": (HOST,),
     "role": ("read", "crawl"),
     "since": (EARLIER, LATER),

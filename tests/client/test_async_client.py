@@ -171,6 +171,9 @@ async def everything(client, live):
     await note(client.pause_host("a.example", 60))
     await note(client.resume_host("a.example", site=True))
     await note(client.end_incident("a.example"))
+    for act in (client.accept_need, client.withdraw_acceptance):
+        with pytest.raises(rc.NotFound, match="No such need"):
+            await settled(act("host_paused", "a.example"))
     await note([entry.act for entry in await settled(client.audit())])
     n_leased = len((await settled(client.lease(2, worker="gone"))).items)
     await note([(item.worker, item.running) for item in await settled(client.workers())])

@@ -88,6 +88,22 @@ def test_an_incident_is_ended_by_a_button_that_asks_first(live, admin):
     assert last_act(live) == ("environment-1", "host.end_incident", "shop.example")
 
 
+def test_a_need_is_accepted_for_some_days_by_a_button_that_asks_first(live, admin):
+    at = live.clock.advance(minutes=1).isoformat()
+    busy = {"url": "https://news.example/0", "status": 429, "retry_after_s": 7_200}
+    live.post("/observations", [{**busy, "observed_at": at}])
+    path = "/console/needs"
+    assert "Accept news.example" in admin.open("/console").text
+    shown = admin.send("/console", f"{path}/accept", days="7", reason="by contract").text
+    assert "1 accepted need" in shown
+    assert "by contract" in shown
+    assert "Accept news.example" not in shown
+    assert last_act(live) == ("environment-1", "need.accept", "host_paused news.example")
+    assert "Accept news.example" in admin.send("/console", f"{path}/withdraw").text
+    assert last_act(live) == ("environment-1", "need.withdraw", "host_paused news.example")
+    admin.send("/console", f"{path}/accept", 422, days="many")
+
+
 def test_all_hosts_are_paused_and_every_page_says_so(live, admin):
     shown = admin.send("/console/hosts", "/console/pause", length="1h")
     assert "All hosts are paused" in shown.text

@@ -1,11 +1,12 @@
 """Each kind of needs by its condition: it arises, names its true begin, and ends."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.need_cases import DAY, HOUR, MINUTE, STEP, T0, WELL
 from support.store_cases import instants
 
 from service.budget.allotments import Terms
@@ -13,33 +14,14 @@ from service.model.incidents import Incident, Sign
 from service.model.subscriptions import SubscriptionState, TroubledSubscription
 from service.model.webhooks import TroubledWebhook
 from service.status import needs as needs_module
-from service.status.facts import CrawlerFacts, EpochFacts, Facts, StoppedGroup, WorkerFacts
+from service.status.facts import StoppedGroup, WorkerFacts
 from service.status.kinds import Found, NeedKind
 from service.status.needs import KINDS, MOST_LISTED, Need, needs_of
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
 from service.storage.queue.signs import Asked, PausedQueue, ReturnedPages
 
-T0 = datetime(2026, 5, 8, 12, tzinfo=UTC)
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 MIDNIGHT = T0 - 12 * HOUR
-STEP = 10 * MINUTE
-WELL = Facts(
-    at=T0,
-    epochs=EpochFacts(STEP, T0, False, EpochFailures(), None, False),
-    crawlers=CrawlerFacts(None, None, None, None, None),
-    pauses=(),
-    webhooks=(),
-    subscriptions=(),
-    budget=None,
-    steps=(),
-    stopped=(),
-    workers=(),
-    returned=(),
-    n_workers=0,
-    n_leased=0,
-    n_running=0,
-)
 HOOK = TroubledWebhook("h1", "https://hooks.example/secret", None, T0, has_confirmed=True)
 
 

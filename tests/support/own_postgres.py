@@ -53,6 +53,7 @@ BEGIN
     DELETE FROM host_loads;
     DELETE FROM webhook_deliveries; DELETE FROM parked_pages;
     DELETE FROM api_keys; DELETE FROM audit; DELETE FROM ended_sessions;
+    DELETE FROM accepted_needs;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
     ALTER TABLE epochs ALTER epoch RESTART; ALTER TABLE host_groups ALTER group_id RESTART;
     ALTER TABLE audit ALTER entry RESTART; ALTER SEQUENCE feed_seq RESTART;

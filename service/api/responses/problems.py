@@ -53,6 +53,7 @@ STATUS: dict[type[Exception], int] = {
     errors.KeyReused: 422,
     errors.AnswerTaken: 409,
     errors.SubscriptionNotFound: 404,
+    errors.NeedNotFound: 404,
     errors.WebhookNotFound: 404,
     errors.SubscriptionGone: 410,
     errors.EpochRunning: 409,

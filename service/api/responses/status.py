@@ -2,9 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from recrawl_client.wire.status import BudgetInForce, EpochState, Need, StatusAnswer, Today
+from recrawl_client.wire.status import (
+    AcceptedNeed,
+    BudgetInForce,
+    EpochState,
+    Need,
+    StatusAnswer,
+    Today,
+)
 from service import __version__
 from service.api.responses.history import is_before, spent_in
+from service.status import needs
 from service.status.budget_days import midnight
 from service.status.state import ServiceState
 
@@ -45,8 +53,19 @@ def encode_state(state: ServiceState, service: "Service") -> StatusAnswer:
         budget=_budget(state),
         epoch=_epoch(state),
         needs_you=[Need(**need._asdict()) for need in state.needs],
+        accepted=[encode_accepted(each) for each in state.accepted],
         paused_until=service.keeper.pause_in_force(),
         **{name: None if gauges is None else getattr(gauges, name) for name in OF_PAGES},
+    )
+
+
+def encode_accepted(accepted: needs.AcceptedNeed) -> AcceptedNeed:
+    """Return an accepted need as a part of an answer."""
+    need = accepted.need
+    return AcceptedNeed(
+        since=None if need is None else need.since,
+        sentence=None if need is None else need.sentence,
+        **accepted.acceptance._asdict(),
     )
 
 

@@ -32,6 +32,7 @@ from service.model.calendars import ALWAYS_OPEN, Calendars
 from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError
 from service.model.incarnations import Incarnation
+from service.storage.access.acceptances import AcceptanceStatements
 from service.storage.access.contract import AccessStatements
 from service.storage.budget.caps import CapStatements
 from service.storage.budget.costs import CostStatements
@@ -101,6 +102,7 @@ class Transaction(
     WebhookStatements,
     SubscriptionStatements,
     AccessStatements,
+    AcceptanceStatements,
     IncarnationStatements,
     PaceStatements,
     OrderStatements,

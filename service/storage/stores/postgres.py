@@ -23,6 +23,7 @@ from typing_extensions import override
 from service.model.errors import ArchiveRunning, EpochRunning, LeadershipLost, StoreUnavailable
 from service.model.incarnations import Incarnation
 from service.storage import migrations
+from service.storage.access.acceptances import AcceptancesSql
 from service.storage.access.postgres import PostgresAccess
 from service.storage.budget.costs import CostSql
 from service.storage.budget.orders import OrderSql
@@ -102,6 +103,7 @@ class PostgresTransaction(
     MeasuredSql,
     SignsSql,
     AskersSql,
+    AcceptancesSql,
     StoppedSql,
     Transaction,
 ):

@@ -34,6 +34,7 @@ from service.model.errors import (
 )
 from service.model.incarnations import Incarnation
 from service.storage import migrations
+from service.storage.access.acceptances import AcceptancesSql
 from service.storage.access.sqlite import SqliteAccess
 from service.storage.budget.costs import CostSql
 from service.storage.budget.orders import OrderSql
@@ -101,6 +102,7 @@ class SqliteTransaction(
     MeasuredSql,
     SignsSql,
     AskersSql,
+    AcceptancesSql,
     StoppedSql,
     Transaction,
 ):

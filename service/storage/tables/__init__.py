@@ -5,7 +5,7 @@ of its host. One statement inserts a page with its state, and one method deletes
 deleted only without pages, while no other transaction can register any.
 """
 
-from service.storage.tables.access import api_keys, audit, ended_sessions
+from service.storage.tables.access import accepted_needs, api_keys, audit, ended_sessions
 from service.storage.tables.corpus import (
     host_groups,
     hosts,
@@ -65,6 +65,7 @@ __all__ = [
     "Json",
     "Key",
     "Short",
+    "accepted_needs",
     "api_keys",
     "audit",
     "calibrations",

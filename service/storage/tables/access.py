@@ -45,3 +45,14 @@ audit = sa.Table(
     comment="Administrative acts, append-only; cut by retention.",
     sqlite_autoincrement=True,
 )
+
+accepted_needs = sa.Table(
+    "accepted_needs",
+    metadata,
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("subject", sa.Text, primary_key=True),
+    sa.Column("accepted_at", Instant, nullable=False),
+    sa.Column("until_at", Instant, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    comment="Needs that an operator has accepted, and until when.",
+)

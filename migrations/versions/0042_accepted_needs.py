@@ -1,0 +1,30 @@
+"""Needs that an operator has accepted for some time.
+
+Revision ID: 0042
+Revises: 0041
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+from service.storage.tables import Instant
+
+revision = "0042"
+down_revision = "0041"
+
+
+def upgrade() -> None:
+    op.create_table(
+        "accepted_needs",
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("subject", sa.Text, nullable=False),
+        sa.Column("accepted_at", Instant, nullable=False),
+        sa.Column("until_at", Instant, nullable=False),
+        sa.Column("reason", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("kind", "subject", name="accepted_needs_pkey"),
+        comment="Needs that an operator has accepted, and until when.",
+    )
+
+
+def downgrade() -> None:
+    op.drop_table("accepted_needs")
