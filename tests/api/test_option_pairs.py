@@ -69,6 +69,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "price": ("USD 0.01", 0.01),
     "rule": ("admit", "stop", None),
     "stopped": (True, False),
+    "subject": (HOST,),
     "seconds": (0.8, None),
     "key": (SITE_KEY,),
     "kind": ("new", "changed,gone"),
@@ -174,6 +175,8 @@ NOT_THERE = {
     "POST /keys": 403,
     "GET /history": 404,
     "PUT /url-groups": 422,
+    "PUT /needs/accepted": 422,
+    "DELETE /needs/accepted": 404,
 }
 """Operations on what does not exist here; a service without keys makes none over HTTP."""
 
