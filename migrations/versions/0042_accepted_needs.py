@@ -1,4 +1,4 @@
-"""Needs that an operator has accepted for some time.
+"""Needs that an operator has accepted for some time; stopped pages in the history.
 
 Revision ID: 0042
 Revises: 0041
@@ -24,7 +24,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("kind", "subject", name="accepted_needs_pkey"),
         comment="Needs that an operator has accepted, and until when.",
     )
+    op.add_column("history", sa.Column("n_stopped", sa.BigInteger))
 
 
 def downgrade() -> None:
+    op.drop_column("history", "n_stopped")
     op.drop_table("accepted_needs")

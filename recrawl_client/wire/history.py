@@ -86,6 +86,8 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     """Number of pages that are not gone."""
     n_never_crawled: int | None
     """Number of pages without a reported crawl."""
+    n_stopped: int | None = None
+    """Number of pages without a reported crawl that wait in a stopped URL group or by a rule."""
     n_no_content: int | None = None
     """Number of pages that had no content in three crawls in a row or more; they do not count in
     the shares and means below."""

@@ -151,6 +151,8 @@ class StatusAnswer(Struct, frozen=True, kw_only=True):
     """Number of pages that are gone; null for over 20,000 pages."""
     n_never_crawled: int | None
     """Number of pages without a reported crawl."""
+    n_stopped: int | None
+    """Number of these that wait in a stopped URL group or by a rule: no crawl of theirs comes."""
     n_no_content: int | None
     """Number of pages without content in three crawls in a row."""
     n_overdue: int | None

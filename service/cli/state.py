@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from service.model.amounts import DEFAULT, is_money
-from service.model.known_shares import with_assumed, without_share
+from service.model.known_shares import never_crawled, with_assumed, without_share
 from service.model.words import ago, ahead, counted, number, span
 
 if TYPE_CHECKING:
@@ -91,7 +91,10 @@ def _accepted(accepted: list[dict[str, Any]]) -> str:
 def _pages(state: dict[str, Any]) -> str:
     if state["counted"] == "ids":
         return f"up to {state['n_pages']:,}; the next count comes within ten minutes"
-    texts = [f"{state['n_pages']:,}", f"{state['n_never_crawled']:,} never crawled"]
+    texts = [
+        f"{state['n_pages']:,}",
+        never_crawled(state["n_never_crawled"], state.get("n_stopped")),
+    ]
     texts.append(f"{state['n_overdue']:,} overdue")
     texts += [f"{state['n_no_content']:,} without content"] if state["n_no_content"] else []
     texts += [f"{state['n_gone']:,} more are gone"] if state["n_gone"] else []

@@ -12,7 +12,7 @@ from recrawl_client.wire.status import StatusAnswer
 from service.console.render import instant, number, percent
 from service.console.visit import Visit
 from service.model.amounts import CRAWLS
-from service.model.known_shares import with_assumed, without_share
+from service.model.known_shares import never_crawled, with_assumed, without_share
 from service.model.words import counted
 
 
@@ -46,7 +46,9 @@ def fresh(_: Visit, state: StatusAnswer) -> Card | None:
 def pages(_: Visit, state: StatusAnswer) -> Card:
     """Return the number of pages."""
     least = "≤ " if state.counted == "ids" else ""
-    remark = f"{number(state.n_never_crawled)} never crawled"
+    remark = "not counted yet"
+    if state.n_never_crawled is not None:
+        remark = never_crawled(state.n_never_crawled, state.n_stopped)
     if state.n_gone:
         remark += f", {number(state.n_gone)} more are gone"
     return Card("Pages", f"{least}{number(state.n_pages)}", remark, "/console/pages")

@@ -41,6 +41,7 @@ SAMPLED_TOGETHER = 1_000
 SUMS = (
     "n_pages",
     "n_never_crawled",
+    "n_stopped",
     "n_no_content",
     "n_overdue",
     "asked_rate",
@@ -168,6 +169,7 @@ def _gauges(sums: dict[str, float], share: float, **own: Any) -> Gauges:
     return Gauges(
         n_pages=round(sums["n_pages"] / share),
         n_never_crawled=round(sums["n_never_crawled"] / share),
+        n_stopped=round(sums["n_stopped"] / share),
         n_no_content=round(sums["n_no_content"] / share),
         n_overdue=round(sums["n_overdue"] / share),
         asked_rate=sums["asked_rate"] / share,
@@ -210,6 +212,7 @@ def _measures(
     terms = {
         "n_pages": np.ones(len(pages)),
         "n_never_crawled": np.isnat(pages.last_crawl_at),
+        "n_stopped": stopped & np.isnat(pages.last_crawl_at),
         "n_no_content": lacking,
         "n_overdue": due_at(pages) < now,
         "asked_rate": np.nan_to_num(pages.due_rate),

@@ -40,6 +40,7 @@ COUNTS = (
 COUNTED_PAGES = (
     "n_pages",
     "n_never_crawled",
+    "n_stopped",
     "n_no_content",
     "n_overdue",
     "n_paused_by_trouble",
@@ -252,6 +253,9 @@ class Gauges:
     """Share of the pages that were measured."""
     n_assumed: int | None = None
     """Pages whose change rates are assumed; None: read from a row, which does not have them."""
+    n_stopped: int | None = None
+    """Pages never crawled that a rule, or the stop of their URL group, holds; None: measured before
+    they were counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Shares of fresh copies: when one is known, and the words for one that is not. Pure.
+"""Shares of fresh copies, and pages without one: what is known, and in which words. Pure.
 
 A page without a copy is not fresh. A share that change rates lead to expect is known once at least
 one page has evidence: before, all rates are assumed, and so would be the share.
@@ -53,6 +53,20 @@ def with_assumed(share: str, n_pages: int, n_assumed: int | None) -> str:
     if not n_assumed:
         return share
     return f"{share}; the change rates of {n_assumed:,} of {counted(n_pages, 'page')} are assumed"
+
+
+def never_crawled(n: int, n_stopped: int | None) -> str:
+    """Return how many pages were never crawled, and how many of them are stopped.
+
+    >>> never_crawled(12, 0), never_crawled(12, 5), never_crawled(5, 5)
+    ('12 never crawled', '12 never crawled (5 of them stopped)', '5 never crawled (all stopped)')
+    """
+    words = f"{n:,} never crawled"
+    if not n_stopped:
+        return words
+    return (
+        f"{words} (all stopped)" if n_stopped == n else f"{words} ({n_stopped:,} of them stopped)"
+    )
 
 
 def ground_of_plan(n_pages: int, n_copies: int, n_assumed: int) -> str:

@@ -142,6 +142,10 @@ def test_pages_of_a_stopped_group_count_in_no_freshness(database_url, rule):
         group = api.get("/url-groups", prefix="a.example/s/list").json()["items"][0]
         assert group["n_waiting"] > 60
         state, plan = api.get("/status").json(), api.get("/plan", bandwidth=30).json()
+        assert state["n_stopped"] == group["n_waiting"]
+        assert state["n_never_crawled"] == group["n_waiting"] + group["n_in_flight"]
+        row = api.get("/history").json()["items"][-1]
+        assert row["n_stopped"] == group["n_waiting"], "also where more than 20,000 are counted"
         shares = state["fresh_share"], state["fresh_share_plain"], plan["items"][0]["fresh_share"]
         assert all(share > 0.8 for share in shares), shares
 

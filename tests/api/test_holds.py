@@ -540,7 +540,10 @@ CASES = {
     "no crawler for the host": (
         of(turn=replace(TURN, crawlers=UNASKED)),
         "no_crawler",
-        ("Start a crawler that asks for it: no crawler has asked for a.example for 25 minutes"),
+        (
+            "Start a crawler that asks for a.example: no crawler has asked for a.example for 25 "
+            "minutes"
+        ),
     ),
     "a lease of the host runs": (
         of(turn=replace(at_host(n_running=1), crawlers=UNASKED)),

@@ -46,7 +46,8 @@ def test_a_host_whose_crawler_died_is_named_with_the_time_of_its_last_request(li
     held = why(live, "b.example")
     assert held["hold"] == "no_crawler"
     assert held["sentence"].startswith(
-        "Start a crawler that asks for it: no crawler has asked for b.example for 25 minutes."
+        "Start a crawler that asks for b.example: no crawler has asked for b.example for 25 "
+        "minutes."
     )
     assert why(live, "a.example")["hold"] != "no_crawler"
     need = kinds(live)["host_without_crawler"]
@@ -54,6 +55,37 @@ def test_a_host_whose_crawler_died_is_named_with_the_time_of_its_last_request(li
     assert "no crawler has asked for it for 25 minutes" in need["sentence"]
     assert need["remedy"] == "recrawl leases explain --host b.example"
     assert "no_crawler" not in kinds(live)
+
+
+def explained(live):
+    """Return the explanation of leases: its sentence, and that of each hold of a host."""
+    why = live.get("/leases", explain="true").json()["explanation"]
+    return why["sentence"], {each["hold"]: each["sentence"] for each in why["holds"]}
+
+
+def test_every_line_of_an_explanation_asks_for_the_crawler_that_is_missed(live):
+    live.register(*(f"https://b.example/{n}" for n in range(9)))
+    for minutes in (9, 9, 0):
+        ask(live, "a.example")
+        live.clock.advance(minutes=minutes)
+    sentence, lines = explained(live)
+    to_do = "Start a crawler that asks for b.example"
+    assert (
+        sentence == f"{to_do}: 1 page is ready; no crawler has asked for b.example for 18 minutes."
+    )
+    assert set(lines) == {"host_busy", "no_crawler"}
+    assert all(line.startswith(f"{to_do}: ") for line in lines.values()), lines
+
+
+def test_a_page_that_nobody_takes_for_long_asks_for_an_act_in_every_line(live):
+    live.register(*(f"https://b.example/{n}" for n in range(9)))
+    assert live.get("/schedule").status_code == 200  # its reader may crawl, so none is missed
+    live.clock.advance(minutes=25)
+    sentence, lines = explained(live)
+    assert sentence.startswith("See whether a crawler asks for ")
+    assert set(lines) == {"host_busy", "ready"}
+    assert not any("Nothing to do" in line for line in lines.values()), lines
+    assert lines["host_busy"].startswith("See whether a crawler asks for b.example: ")
 
 
 def test_a_host_that_no_crawler_has_ever_asked_for_is_named_since_requests_are_known(live):

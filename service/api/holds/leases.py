@@ -73,6 +73,13 @@ class Waiting(NamedTuple):
     since: datetime
     host: str
 
+    def hold(self, now: datetime) -> Hold:
+        """Return the hold of its pages, once they have been ready for long."""
+        ago = span((now - self.since).total_seconds())
+        cause = f"no crawler has taken the first for {ago}"
+        remedy = f"see whether a crawler asks for {self.host}"
+        return Hold(kind="ready", cause=cause, remedy=remedy)
+
 
 class Soon(NamedTuple):
     """The next crawls as far as they are known, while no page is due."""
@@ -96,10 +103,12 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
         ends_first = lease_that_ends_first(tx, int(queues.queue_id[0]), now)
         hosts = [replace(hosts[0], lease=ends_first)]
     caps = full_caps(tx.ask_capped(queues.queue_id)(), names, now)
+    single = {queue: name for queue, name in names.items() if queue > 0}
+    all_crawlers, own_crawlers = crawlers_now(tx, service, single)
     turn = Turn(
         now=now,
         host=HostNow(name=""),
-        crawlers=crawlers_now(tx, service),
+        crawlers=all_crawlers,
         spent_until=budget_spent_until(tx, service),
         standstill=_standstill(tx, service, now),
     )
@@ -107,12 +116,13 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
     rows = zip(queues.queue_id.tolist(), hosts, n_due.tolist(), queues.next_at, strict=True)
     for queue_id, host, n, next_at in rows:
         waiting = _waiting(host.name, next_at, now)
-        own = replace(turn, host=replace(host, cap=caps.get(queue_id)))
+        crawlers = own_crawlers.get(queue_id, all_crawlers)
+        own = replace(turn, host=replace(host, cap=caps.get(queue_id)), crawlers=crawlers)
         parts = {own.host: n}
         if queue_id < 0 and n and tx.calendars.in_use:
             parts = _by_windows(tx, queue_id, own.host, n, each, of)
         for part, n_part in parts.items():
-            for hold, n_pages in _holds_of(replace(own, host=part), n_part):
+            for hold, n_pages in _holds_of(replace(own, host=part), n_part, waiting):
                 by = hold.by if hold.kind == "host_paused" else None
                 held.setdefault((hold.kind, by), Held(hold)).add(hold, n_pages, waiting)
     others = _others(tx, hosts, now, of)
@@ -189,11 +199,13 @@ def _by_windows(
     return parts | {last: parts.get(last, 0) + rest}
 
 
-def _holds_of(turn: Turn, n_due: int) -> Iterator[tuple[Hold, int]]:
+def _holds_of(turn: Turn, n_due: int, waiting: Waiting | None) -> Iterator[tuple[Hold, int]]:
     """Yield the holds of the due pages of one host queue, and how many pages each keeps."""
     if not n_due:
         return
     hold = hold_of_turn(turn, turn.now)
+    if hold.kind == "ready" and waiting is not None and turn.now - waiting.since >= PATIENCE:
+        hold = waiting.hold(turn.now)
     if hold.kind not in FREE:
         yield hold, n_due
         return
@@ -246,10 +258,9 @@ def _reason(held: list[Held], others: dict[str, int], soon: Soon, now: datetime)
     main = max(held, key=lambda each: (each.example.kind in FREE, each.n_pages))
     hold, n = main.example, main.n_pages
     if hold.kind == "ready" and main.oldest and now - main.oldest.since >= PATIENCE:
-        since, host = main.oldest
+        waits = main.oldest.hold(now)
         ready = f"{counted(n, 'page')} {'is' if n == 1 else 'are'} ready"
-        waits = f"no crawler has taken the first for {span((now - since).total_seconds())}"
-        return f"See whether a crawler asks for {host}", f"{ready}, and {waits}"
+        return waits.to_do, f"{ready}, and {waits.cause}"
     if hold.kind == "ready":
         gets = "is ready, and the next request gets it" if n == 1 else "are ready"
         return hold.to_do, f"{counted(n, 'page')} {gets}"

@@ -113,6 +113,7 @@ def around_page(
     if waits and not page.feed:  # no other page comes before a feed
         n_before, is_least = _n_before(tx, service, page, place, host_queue, now)
     n_running = int(tx.n_running(queue_id, now)[0]) if host.concurrency else 0
+    all_crawlers, own = crawlers_now(tx, service, {place.queue_id: page.host})
     return Around(
         of_page,
         replace(
@@ -125,7 +126,7 @@ def around_page(
                 n_before=n_before,
                 n_before_is_least=is_least,
             ),
-            crawlers=crawlers_now(tx, service, page.host, place.queue_id),
+            crawlers=own.get(place.queue_id, all_crawlers),
             spent_until=budget_spent_until(tx, service, page.cost or 0.0),
             first_spent_until=_first_spent_until(tx, service, page),
         ),
@@ -183,11 +184,12 @@ def _next_fill(tx: Transaction, service: Service, now: datetime) -> datetime:
 
 
 def crawlers_now(
-    tx: Transaction, service: Service, host: str = "", queue_id: int = 0
-) -> CrawlersNow:
-    """Return the signs of crawlers at all servers; readers of the schedule may come once a day.
+    tx: Transaction, service: Service, hosts: Mapping[int, str]
+) -> tuple[CrawlersNow, dict[int, CrawlersNow]]:
+    """Return the signs of crawlers at all servers, and those of hosts by their host queues.
 
-    With a host, its own signs too: crawlers that take leases may ask for other hosts only.
+    Readers of the schedule may come once a day. Crawlers that take leases may ask for other hosts
+    only.
     """
     leases, schedule = service.asked.leases(tx), service.asked.schedule(tx)
     signs = [] if leases is None else [(leases.at, leases.until + PATIENCE)]
@@ -196,15 +198,17 @@ def crawlers_now(
     if schedule is not None:
         signs.append((schedule.at, schedule.at + READER_PATIENCE))
     if not signs:
-        return CrawlersNow()
+        return CrawlersNow(), {}
     seen_at, missed_from = (max(times) for times in zip(*signs, strict=True))
     now = tx.now()
     reads = schedule is not None and now - schedule.at < READER_PATIENCE
-    if not host or reads or leases is None or now - leases.until >= PATIENCE:
-        return CrawlersNow(seen_at, missed_from)
-    askers = tx.askers([host])
-    since = unasked_since(now, askers.newest(host, queue_id), askers.since)
-    return CrawlersNow(seen_at, missed_from, host, since)
+    if reads or leases is None or now - leases.until >= PATIENCE:
+        return CrawlersNow(seen_at, missed_from), {}
+    askers, own = tx.askers(sorted(set(hosts.values()))), dict[int, CrawlersNow]()
+    for queue_id, host in hosts.items():
+        since = unasked_since(now, askers.newest(host, queue_id), askers.since)
+        own[queue_id] = CrawlersNow(seen_at, missed_from, host, since)
+    return CrawlersNow(seen_at, missed_from), own
 
 
 def standstill(

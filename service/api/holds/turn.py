@@ -127,7 +127,7 @@ def _unasked(turn: Turn, _: datetime) -> Hold | None:
         if since is None or turn.host.n_running:
             return None
         cause = f"no crawler has asked for {host} for {span((turn.now - since).total_seconds())}"
-        return Hold(kind="no_crawler", cause=cause, remedy="start a crawler that asks for it")
+        return Hold(kind="no_crawler", cause=cause, remedy=f"start a crawler that asks for {host}")
     asked = "has asked for leases or read the schedule"
     if seen_at is None:
         cause = f"no crawler has ever {asked.removeprefix('has ')}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 OF_PAGES = (
     "n_never_crawled",
+    "n_stopped",
     "n_no_content",
     "n_overdue",
     "fresh_share",
