@@ -1,4 +1,5 @@
-"""Needs that an operator has accepted for some time; stopped pages in the history.
+"""Needs that an operator has accepted for some time; stopped pages in the history;
+first signs of incidents.
 
 Revision ID: 0042
 Revises: 0041
@@ -11,6 +12,8 @@ from service.storage.tables import Instant
 
 revision = "0042"
 down_revision = "0041"
+
+FIRST_SIGNS = ("absent_at", "refused_at", "alike_at")
 
 
 def upgrade() -> None:
@@ -25,8 +28,12 @@ def upgrade() -> None:
         comment="Needs that an operator has accepted, and until when.",
     )
     op.add_column("history", sa.Column("n_stopped", sa.BigInteger))
+    for name in FIRST_SIGNS:
+        op.add_column("host_incidents", sa.Column(name, Instant))
 
 
 def downgrade() -> None:
+    for name in FIRST_SIGNS:
+        op.drop_column("host_incidents", name)
     op.drop_column("history", "n_stopped")
     op.drop_table("accepted_needs")

@@ -50,7 +50,7 @@ from service.model.arrays import (
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
 from service.model.errors import OUTAGES
-from service.model.outcomes import OFFERED
+from service.model.outcomes import OFFERED, Leads, is_redirect
 from service.storage import Store, Transaction
 from service.storage.budget.pace import days_since_1970
 
@@ -172,7 +172,7 @@ class Recorder:
             redirects_to=pages.redirects_to,
             leads=pages.leads,
         )
-        crawls = without_other_pages(crawls)
+        crawls = without_own_urls(without_other_pages(crawls))
         free = attempt.free(crawls.page_id)
         if free is None:
             committed, sooner = self._record_free(tx, crawls, now, attempt, pages.added)
@@ -328,6 +328,18 @@ def without_other_pages(crawls: CrawlColumns) -> CrawlColumns:
         page_id=np.where(wrong, crawls.leased_page_id, crawls.page_id),
         redirects_to=np.where(wrong, 0, crawls.redirects_to),
         verdict=np.where(wrong, ItemVerdict.elsewhere, judged).astype(np.int16),
+    )
+
+
+def without_own_urls(crawls: CrawlColumns) -> CrawlColumns:
+    """Return crawls without the targets of those that ended at their own page: no redirects."""
+    own = (crawls.redirects_to == crawls.page_id) & ~is_redirect(crawls.status)
+    if not own.any():
+        return crawls
+    return replace(
+        crawls,
+        redirects_to=np.where(own, 0, crawls.redirects_to),
+        leads=np.where(own, Leads.on, crawls.leads).astype(np.int16),
     )
 
 

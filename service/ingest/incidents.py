@@ -80,6 +80,7 @@ class SuspectCrawl(NamedTuple):
     is_doubtful: bool
     n_alike: int
     digest_before: int
+    shared_since: int = NEVER
 
 
 @dataclass(slots=True)
@@ -154,6 +155,9 @@ class HostWatch:
     shown_at: int = NEVER
     ended_at: int = NEVER
     n_pages: int = 0
+    absent_at: int = NEVER
+    refused_at: int = NEVER
+    alike_at: int = NEVER
     crawled_before: CrawledBefore = field(default=lambda _, __: 0, compare=False, repr=False)
 
     @property
@@ -237,7 +241,10 @@ class HostWatch:
         return crawl.outcome == Outcome.content
 
     def _begin(self, sign: Sign, at: int) -> None:
-        self.kind, self.since, self.shown_at = sign, self.opened_at, at
+        # a row of an earlier version lacks the first sign
+        first_at = getattr(self, f"{sign.name}_at")
+        self.since = self.opened_at if first_at == NEVER else first_at
+        self.kind, self.shown_at = sign, at
         self.ended_at, self.n_pages = NEVER, self._counted(sign)
         self._close()
 
@@ -296,14 +303,17 @@ class HostWatch:
             self.n_crawled += 1
             if self.n_before > 0 and page.last_at >= self.counted_at - HOUR:
                 self.n_before -= 1  # the page counts by this crawl now
-        if sign is not Sign.alike or self._follows(crawl):
+        if sign is not Sign.none and (sign is not Sign.alike or self._follows(crawl)):
             self._add(sign, 1)
+            name = f"{sign.name}_at"
+            first_at = getattr(self, name)
+            setattr(self, name, crawl.at if first_at == NEVER else min(first_at, crawl.at))
 
     def _follows(self, crawl: SuspectCrawl) -> bool:
         """Return whether a digest is the one that is counted, the most frequent one so far."""
         if crawl.digest != self.digest and crawl.n_alike >= self.n_alike:
             self.digest, self.digest_before = crawl.digest, crawl.digest_before
-            self.n_alike = crawl.n_alike
+            self.n_alike, self.alike_at = crawl.n_alike, max(crawl.shared_since, self.opened_at)
         return crawl.digest == self.digest
 
     def _add(self, sign: Sign, n: int) -> None:
@@ -331,6 +341,7 @@ class HostWatch:
     def _close(self) -> None:
         """End the hour; the digest stays where it is that of the incident."""
         self.opened_at = self.counted_at = NEVER
+        self.absent_at = self.refused_at = self.alike_at = NEVER
         self.n_crawled = self.n_absent = self.n_refused = self.n_alike = 0
         self.n_before = UNKNOWN
         if self.kind != Sign.alike:

@@ -72,7 +72,7 @@ def resolve(
 ) -> PageRows:
     """Return the page of each item; register unknown URLs, or return 0 for them.
 
-    A page that redirects to itself does not redirect. An item under a lease must name the `leased`
+    A redirect of a page to itself leads nowhere. An item under a lease must name the `leased`
     page (0: no lease). The URLs of an item that names another page are not registered. A new
     target has the note of the page that leads to it.
     `ingest.redirects` has the rules for targets of redirects.
@@ -110,7 +110,9 @@ def resolve(
     targets = names.target[away & new[names.target]] if register else none[:0]
     # without registering, the target of a redirect stays unknown
     leads = np.where(away & (register | (onward == Leads.nowhere)), onward, Leads.on)
-    to = np.where(away, target, 0)
+    itself = (names.target >= 0) & (target == page_id)
+    leads = np.where(itself, Leads.nowhere, leads)
+    to = np.where(away | itself, target, 0)
     new_targets = np.unique(url_page_id[targets])
     return PageRows(page_id, to, new_targets, leads.astype(np.int16), added)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from service.model.arrays import NO_TIME, Bools, Columns, Instants, Ints
 
 BITS = 16
-"""Logarithm of the number of places, which take 4.2 MB together."""
+"""Logarithm of the number of places, which take 4.7 MB together."""
 N_NAMED = 4
 """Number of pages whose ids a place has, so that none of them counts twice.
 
@@ -51,17 +51,23 @@ class Shared(NamedTuple):
     """Number of the other pages so far."""
     digest_before: Ints
     """Digest that the first page had before."""
+    since: Ints
+    """Time at which the first page began to show it, microseconds since 1970."""
 
     @classmethod
     def none(cls, n: int) -> "Shared":
         """Return that nothing is shared."""
-        no, zero = np.zeros((2, n), np.bool_), np.zeros((2, n), np.int64)
+        no, zero = np.zeros((2, n), np.bool_), np.zeros((3, n), np.int64)
         return cls(*no, *zero)
 
     def take(self, row: Ints) -> "Shared":
         """Return the rows of an index array."""
         return Shared(
-            self.is_shared[row], self.is_doubtful[row], self.n[row], self.digest_before[row]
+            self.is_shared[row],
+            self.is_doubtful[row],
+            self.n[row],
+            self.digest_before[row],
+            self.since[row],
         )
 
 
@@ -72,7 +78,7 @@ class RecentDigests:
         self._shift = np.uint64(64 - bits)
         self._turn = threading.Lock()
         self._key = np.zeros(1 << bits, np.uint64)
-        self._before, self._n = np.zeros((2, 1 << bits), np.int64)
+        self._before, self._n, self._since = np.zeros((3, 1 << bits), np.int64)
         self._page_ids = np.zeros((1 << bits, N_NAMED), np.int64)
         self._at = np.full(1 << bits, NO_TIME)
 
@@ -101,6 +107,7 @@ class RecentDigests:
             return False
         self._key[place], self._page_ids[place, 0] = key, new.page_id
         self._before[place], self._at[place] = new.digest_before, new.at
+        self._since[place] = new.at.view(np.int64)
         self._n[place] = 1
         return True
 
@@ -119,6 +126,7 @@ class RecentDigests:
         before = np.where(is_stored, self._before[place], new.digest_before[first])
         page_id = np.where(is_stored, self._page_ids[place, 0], new.page_id[first])
         n_before = np.where(is_stored, self._n[place], 0)
+        since = np.where(is_stored, self._since[place], new.at[first].view(np.int64))
         is_first = self._begins(new.page_id, group, place, n_before)
         n_pages = n_before[group] + _running(is_first, first, group)
         stays = _last_of_each(place)  # of several groups at one place the last one stays
@@ -127,6 +135,7 @@ class RecentDigests:
         at = place[stays]
         self._key[at], self._before[at] = key[first][stays], before[stays]
         self._at[at], self._n[at] = new.at[last][stays], n_pages[last][stays]
+        self._since[at] = since[stays]
         other = new.page_id != page_id[group]
         stranger = other & (new.digest_before != before[group])
         n_strangers = np.bincount(group, stranger & is_first)
@@ -137,6 +146,7 @@ class RecentDigests:
             is_doubtful=stranger | all_of_them[group],
             n=n_pages - 1,
             digest_before=before[group],
+            since=since[group],
         )
 
     def _begins(self, page_id: Ints, group: Ints, place: Ints, n_before: Ints) -> Bools:

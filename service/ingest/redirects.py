@@ -16,9 +16,9 @@
 batch are judged by those that the store has.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ MOST_ONWARD = 1
 """Maximum new pages that a target registers for each redirect that leads to it."""
 TRIED_AGAIN = timedelta(days=7)
 """Minimum time between two crawls of a target without content to which redirects lead again."""
+
+ColumnsT = TypeVar("ColumnsT", PageStates, CrawlColumns)
 
 NO_PAGES = np.zeros(0, np.int64)
 
@@ -154,6 +156,8 @@ def relinked(before: PageStates, after: PageStates, crawls: CrawlColumns) -> Rel
     """Return the targets of (P,) pages before and after (N,) accepted crawls; None: no redirect."""
     if not (before.redirects_to.any() or crawls.redirects_to.any()):
         return None
+    before, after = without_loops(before), without_loops(after)
+    crawls = without_loops(crawls)
     to_page, nowhere = crawls.redirects_to > 0, crawls.leads == Leads.nowhere
     on = crawls.redirects_to[to_page & ~nowhere]
     leads = after.redirects_to > 0
@@ -162,6 +166,12 @@ def relinked(before: PageStates, after: PageStates, crawls: CrawlColumns) -> Rel
     near = (hops <= MOST_HOPS) & np.isin(page_id, on)
     looped = distinct(crawls.redirects_to[to_page & nowhere])
     return Relinks(page_id[near], hops[near], left, looped)
+
+
+def without_loops(columns: ColumnsT) -> ColumnsT:
+    """Return states or crawls without redirects of pages to themselves, which link nothing."""
+    redirects_to = np.where(columns.redirects_to == columns.page_id, 0, columns.redirects_to)
+    return replace(columns, redirects_to=redirects_to)
 
 
 def relink(tx: Transaction, relinks: Relinks) -> tuple[Ints, Ints]:

@@ -37,7 +37,7 @@ class Incident:
 
     kind: Sign
     since: datetime
-    """Time of the first crawl that showed the sign."""
+    """Time of the first crawl that showed the sign, of `alike` with the digest of the incident."""
     n_pages: int
     """Number of pages that have shown the sign."""
 
@@ -74,9 +74,16 @@ class HostIncidents(Columns):
     kind: Codes
     """`Sign` of the last incident; 0: none."""
     since: Instants
+    """First crawl that showed the sign of the last incident."""
     shown_at: Instants
     """Time of the newest crawl that showed the sign of the last incident."""
     ended_at: Instants
     """End of the last incident; NaT: in force."""
     n_pages: Ints
     """Pages that have shown the sign of the last incident."""
+    absent_at: Instants
+    """First crawl of the hour that showed its page newly absent; NaT: none."""
+    refused_at: Instants
+    """The same for refused pages."""
+    alike_at: Instants
+    """The same for pages with `digest`."""

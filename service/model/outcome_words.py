@@ -32,6 +32,7 @@ FOUND = {
 }
 """End of a clause on the last crawls of a page, by the outcome of the last one."""
 FOUND_FORBIDDEN = "got no content, because robots.txt forbids it"
+FOUND_LOOP = "got no content, because it redirects to itself"
 FOUND_UNPAID = "got no content, because the site asks for payment (402)"
 REMEDY = {
     Outcome.elsewhere: "register the page behind the redirect in its place, or delete it",
@@ -43,6 +44,9 @@ REMEDY = {
 }
 """Remedy for a page without content, by the outcome of its last crawl; others need none."""
 REMEDY_FORBIDDEN = "ask its site for leave, or delete the page"
+REMEDY_LOOP = (
+    "have your crawler keep the cookies of the site, which may wait for one, or delete the page"
+)
 REMEDY_UNPAID = (
     'set a budget of money, such as by `recrawl budget set "5 USD"`, and report the price of the '
     "page, or delete it"
@@ -71,8 +75,10 @@ def outcome_of_status(status: int | None) -> Outcome:
     return Outcome(int(BY_STATUS[code]))
 
 
-def found(outcome: Outcome, status: int | None) -> str:
+def found(outcome: Outcome, status: int | None, *, loops: bool = False) -> str:
     """Return the end of a clause on the last crawls; `status` is that of the last one, if known.
+
+    `loops`: the page redirects to itself.
 
     >>> found(Outcome.failed, 503), found(Outcome.failed, 0), found(Outcome.failed, None)
     ('failed with status 503', 'got no answer', 'failed')
@@ -81,13 +87,17 @@ def found(outcome: Outcome, status: int | None) -> str:
         return FOUND_FORBIDDEN
     if outcome is Outcome.refused and status == PAYMENT:
         return FOUND_UNPAID
+    if outcome is Outcome.elsewhere and loops:
+        return FOUND_LOOP
     if outcome is Outcome.failed and status is not None:
         return "got no answer" if status == NO_ANSWER else f"failed with status {status}"
     return FOUND[outcome]
 
 
-def remedy(outcome: Outcome, status: int | None) -> str:
+def remedy(outcome: Outcome, status: int | None, *, loops: bool = False) -> str:
     """Return what to do about a page without content; "" where nothing helps but time."""
+    if outcome is Outcome.elsewhere and loops:
+        return REMEDY_LOOP
     if status == ROBOTS_DENIED:
         return REMEDY_FORBIDDEN
     if outcome is Outcome.refused and status == PAYMENT:

@@ -169,6 +169,18 @@ def outcome_of(
     return code
 
 
+def is_redirect(status: Codes) -> Bools:
+    """Return (N,) whether statuses are those of redirects.
+
+    >>> is_redirect(np.array([200, 301, 302, 304, 404, -1])).tolist()
+    [False, True, True, False, False, False]
+    """
+    listed = (status >= UNSPECIFIED) & (status <= OFFERED)
+    code = BY_STATUS[np.where(listed, status, INVENTED)]
+    redirects: Bools = (code == _MOVED) | (code == _ELSEWHERE)
+    return redirects
+
+
 SHOWING = np.roll(BY_STATUS == CONTENT, 1)
 """True for statuses that show content with a digest or `changed`, from `UNSPECIFIED` on."""
 

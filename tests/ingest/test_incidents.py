@@ -114,6 +114,25 @@ def test_a_page_counts_once():
     assert (watch.n_absent, watch.n_crawled) == (4, 4)
 
 
+def test_an_incident_begins_with_the_first_crawl_that_shows_its_own_sign():
+    watch, half = HostWatch(1), 30 * MINUTE
+    verdicts(
+        [refused(0, 0), refused(1, MINUTE), *(absent(i, half + i) for i in range(2, 9))],
+        watch=watch,
+    )
+    assert (watch.kind, watch.since) == (Sign.absent, START + half + 2)
+
+
+def test_an_incident_of_one_digest_begins_with_the_first_page_that_shows_it():
+    watch, half = HostWatch(1), 30 * MINUTE
+    first = [crawl(i, i, digest=8, n_alike=i, before=OWN) for i in range(1, 4)]
+    # the second digest is the most frequent one from its fifth page on
+    others = [crawl(i, half + i, digest=SAME, n_alike=i - 4, before=OWN) for i in range(4, 14)]
+    others = [each._replace(shared_since=START + half + 4) for each in others]
+    verdicts([*first, *others], watch=watch)
+    assert (watch.kind, watch.digest, watch.since) == (Sign.alike, SAME, START + half + 4)
+
+
 def test_the_first_other_content_ends_an_incident():
     watch = HostWatch(1)
     found = verdicts([*(alike(i, i) for i in range(1, 6)), alike(6, 60), crawl(7, 61)], watch=watch)
@@ -254,6 +273,7 @@ class Oracle:
     pages: dict
     opened: int | None = None
     shown: dict = field(default_factory=dict)
+    first: dict = field(default_factory=dict)
     incident: Sign | None = None
     since: int = 0
     ended: int | None = None
@@ -280,15 +300,16 @@ class Oracle:
         new = page.answered if raw is Sign.absent else page.outcome != Outcome.refused
         sign = raw if new else Sign.none
         if self.opened is None and sign:
-            self.opened = at
+            self.opened, self.first = at, {}
         if self.opened is not None:
             was = self.shown.get(event.page_id)
             if not (was and was[0] == raw != Sign.none):
                 self.shown[event.page_id] = (raw, sign)
+                self.first.setdefault(sign, at)
             n = sum(shown == sign for _, shown in self.shown.values())
             rests = sign == self.incident and self.ended is not None
             if sign and not rests and n >= 5 and 2 * n > len(self.shown):
-                self.incident, self.ended, self.since = sign, None, self.opened
+                self.incident, self.ended, self.since = sign, None, self.first[sign]
                 self.opened, self.shown = None, {}
                 return INCIDENT
         return PLAIN
@@ -304,6 +325,8 @@ def test_counts_are_those_of_sets_of_pages(steps):
         expected = oracle.judge(event)
         # an event that follows the incident of a page takes its outcome from the verdict
         assert judged(watch, [event], pages) == [expected]
+        if expected is INCIDENT and oracle.ended is None:
+            assert watch.since == oracle.since
         if watch.opened_at != NEVER:
             assert watch.n_crawled == len(oracle.shown)
 

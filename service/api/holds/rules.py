@@ -63,7 +63,7 @@ def hold_of_page(page: PageNow, turn: Turn) -> Hold:
     if not page.page.no_content:
         return held
     # what its site does holds the page more than its turn
-    own = held.remedy or outcome_words.remedy(page.page.outcome, page.status)
+    own = held.remedy or _remedy(page)
     return replace(held, remedy=own, cause=f"{_last_result(page)}; {held.cause}")
 
 
@@ -249,7 +249,7 @@ def _not_due(page: PageNow, turn: Turn) -> Hold | None:
     elif one.gone:
         cause = f"{_how_gone(one)}; it is checked ever more rarely, next {next_}"
     elif one.no_content:
-        remedy = outcome_words.remedy(one.outcome, page.status)
+        remedy = _remedy(page)
         shareless = "it has no share of the budget, and is tried ever more rarely"
         cause = f"{_last_result(page)}; {shareless}, next {next_}{_unconfirmed(one)}"
     elif one.n_failures and one.last_observed_at is None:
@@ -281,7 +281,7 @@ def _last_crawls(n: int) -> str:
 
 
 def _how_gone(page: Page) -> str:
-    state = "has moved" if page.redirects_to else "is gone"
+    state = "has moved" if page.redirects_to and not _loops(page) else "is gone"
     return f"it {state}, as {_last_crawls(page.n_failures)} found"
 
 
@@ -300,8 +300,18 @@ def _last_result(page: PageNow) -> str:
 
 def last_result(page: Page, status: int | None) -> str:
     """Return what the last crawls of a page without content found, as a clause."""
-    result = f"{outcome_words.found(page.outcome, status)}{_not_followed(page)}"
+    found = outcome_words.found(page.outcome, status, loops=_loops(page))
+    result = f"{found}{_not_followed(page)}"
     return f"{_last_crawls(page.n_failures)} {result}"
+
+
+def _remedy(page: PageNow) -> str:
+    return outcome_words.remedy(page.page.outcome, page.status, loops=_loops(page.page))
+
+
+def _loops(page: Page) -> bool:
+    """Return whether the last redirect of a page led to the page itself."""
+    return page.redirects_to == page.page_id
 
 
 def _not_followed(page: Page) -> str:

@@ -33,6 +33,7 @@ class Links(Columns):
     """As in `PageStates`."""
     n_targets: Codes
     redirects_to: Ints
+    """Target; 0: none, or the page itself."""
     had_content: Codes
     """1 where a crawl has shown content."""
 
@@ -82,7 +83,7 @@ class LinkStatements(Subject):
 
 LINKS_OF = """
 SELECT page_id, coalesce(hops, 0) AS hops, coalesce(n_targets, 0) AS n_targets,
-    coalesce(redirects_to, 0) AS redirects_to,
+    CASE WHEN redirects_to <> page_id THEN redirects_to ELSE 0 END AS redirects_to,
     CASE WHEN {observed_at} IS NULL THEN 0 ELSE 1 END AS had_content
 FROM page_states WHERE page_id IN (SELECT value FROM {ids}) ORDER BY page_id
 """
