@@ -1,5 +1,5 @@
 """Needs that an operator has accepted for some time; stopped pages in the history;
-first signs of incidents.
+first signs of incidents; requests of operators.
 
 Revision ID: 0042
 Revises: 0041
@@ -28,6 +28,7 @@ def upgrade() -> None:
         comment="Needs that an operator has accepted, and until when.",
     )
     op.add_column("history", sa.Column("n_stopped", sa.BigInteger))
+    op.add_column("page_states", sa.Column("asked_at", Instant))
     for name in FIRST_SIGNS:
         op.add_column("host_incidents", sa.Column(name, Instant))
 
@@ -35,5 +36,6 @@ def upgrade() -> None:
 def downgrade() -> None:
     for name in FIRST_SIGNS:
         op.drop_column("host_incidents", name)
+    op.drop_column("page_states", "asked_at")
     op.drop_column("history", "n_stopped")
     op.drop_table("accepted_needs")

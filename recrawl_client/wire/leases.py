@@ -67,6 +67,9 @@ class LeasePatchBody(Item, frozen=True, kw_only=True):
     """Duration of the lease from now on, seconds."""
 
 
+Reason = Literal["due", "ping", "request", "first"]
+
+
 class Crawl(Struct, frozen=True, omit_defaults=True):
     """A page to crawl now, and the token to report the crawl with."""
 
@@ -78,8 +81,9 @@ class Crawl(Struct, frozen=True, omit_defaults=True):
     """URL to crawl."""
     host: str
     """Host of the URL."""
-    reason: Literal["due", "ping", "first"]
-    """Reason of the crawl: `due` by the schedule, a `ping`, or the `first` crawl of the page."""
+    reason: Reason
+    """Reason of the crawl: `due` by the schedule, a `ping`, a `request` of an operator, or the
+    `first` crawl of the page. A URL that is named again counts as a ping of its page."""
     due_at: Instant
     """Instant since which the page is due."""
     last_crawl_at: Instant | None

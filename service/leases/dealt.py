@@ -34,8 +34,14 @@ class LeasedPages(NamedTuple):
 
     @property
     def requested(self) -> Bools:
-        """(N,) True where a ping has requested the crawl."""
+        """(N,) True where a ping or an operator has requested the crawl."""
         return requested(self.pages)
+
+    @property
+    def asked(self) -> Bools:
+        """(N,) True where an operator has requested the crawl, with pings or without."""
+        asked: Bools = ~np.isnat(self.pages.asked_at)
+        return self.requested & asked & ~(self.pages.last_crawl_at >= self.pages.asked_at)
 
     def in_order(self, rows: Ints) -> "LeasedPages":
         """Return the crawls at these positions."""

@@ -245,6 +245,23 @@ def test_a_ping_makes_a_page_due_at_once(rude):
     assert taken
 
 
+def test_a_lease_tells_the_request_of_an_operator_from_a_ping(rude):
+    (page_id,) = rude.register("https://a.example/")
+    rude.epoch()
+    report(rude, *lease(rude), digest="1")
+    rude.epoch()
+    at = rude.clock.advance(minutes=1).isoformat()
+    rude.post("/pings", [{"page_id": page_id, "changed_at": at}])
+    assert rude.post("/pages/recrawl", {"page_ids": [page_id]}).json()["changed"] == 1
+    (crawl,) = lease(rude)
+    assert crawl["reason"] == "request"
+    report(rude, crawl, digest="2")
+    rude.clock.advance(days=30)
+    rude.epoch()
+    (later,) = lease(rude)
+    assert later["reason"] == "due", "the crawl has answered the request"
+
+
 def test_a_host_that_says_429_is_left_alone_as_long_as_it_asked(rude):
     rude.register("https://a.example/1", "https://a.example/2")
     (crawl,) = lease(rude, count=1)

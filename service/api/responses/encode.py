@@ -131,15 +131,16 @@ def encode_leased(leased: LeasedPages, unit: str = CRAWLS) -> list[Crawl]:
     """Return the crawls of columns; `unit` is that of the budget."""
     pages, leases = leased.pages, leased.leases
     page_ids, last_crawls = pages.page_id.tolist(), moments(pages.last_crawl_at)
-    tokens, requested = leases.token.tolist(), leased.requested.tolist()
+    tokens = leases.token.tolist()
+    requests = zip(leased.asked.tolist(), leased.requested.tolist(), last_crawls, strict=True)
     columns = (  # in the order of the fields of `Crawl`
         [f"{page_id}-{token:x}" for page_id, token in zip(page_ids, tokens, strict=True)],
         page_ids,
         pages.url.tolist(),
         pages.host.tolist(),
         [
-            "ping" if by_ping else "first" if last is None else "due"
-            for by_ping, last in zip(requested, last_crawls, strict=True)
+            "request" if asked else "ping" if requested else "first" if last is None else "due"
+            for asked, requested, last in requests
         ],
         moments(leased.due_at),
         last_crawls,

@@ -143,14 +143,15 @@ BY_PINGS = "(pings_since_crawl IS NOT NULL AND n_failures IS NULL AND NOT gone)"
 """Condition of pages whose `retry_rate` ranks a crawl that pings have earned (`leases.due`)."""
 AS_ASKED = f"retry_rate = CASE WHEN NOT {BY_PINGS} THEN retry_rate END"
 """Assignment with which an operator's request comes before the pages that are due."""
+NEWER = """CASE
+    WHEN last_crawl_at >= %(now)s THEN last_crawl_at + {microsecond} ELSE %(now)s END"""
 REQUEST_MANY = f"""
-UPDATE page_states SET renewed_at = NULL, {AS_ASKED}, requested_at = CASE
-    WHEN last_crawl_at >= %(now)s THEN last_crawl_at + {{microsecond}} ELSE %(now)s END
+UPDATE page_states SET renewed_at = NULL, {AS_ASKED}, requested_at = {NEWER}, asked_at = {NEWER}
 WHERE {IN_IDS} AND (requested_at IS NULL OR requested_at <= last_crawl_at)
 """
 """Statement whose request is newer than the last crawl, even if a fast clock dated that one."""
 RENEW_MANY = f"""
-UPDATE page_states SET renewed_at = %(now)s, {AS_ASKED}
+UPDATE page_states SET renewed_at = %(now)s, {AS_ASKED}, asked_at = %(now)s
 WHERE {IN_IDS} AND (last_crawl_at IS NULL OR requested_at > last_crawl_at)
     AND requested_at < %(now)s AND (renewed_at IS NULL OR renewed_at < %(now)s)
 """

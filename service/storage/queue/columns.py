@@ -73,7 +73,7 @@ class QueueRows(Columns):
     crawl_rate: Floats
     """Rate that ranks the page (`leases.due.ranking_rates`), 1/day; NaN where there is none."""
     requested: Bools
-    """True if a ping has requested a crawl."""
+    """True if a ping or an operator has requested a crawl."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +104,8 @@ class DuePages(DueColumns):
     """Maximum crawl rate of the page's settings; inf: none."""
     cost: Floats
     """As in `PageStates`."""
+    asked_at: Instants
+    """Newest request of an operator; NaT: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

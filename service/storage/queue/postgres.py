@@ -90,10 +90,11 @@ SELECT {DUE_ARRAYS}, array_agg(coalesce(host_id, 0)), array_agg(coalesce(url, ''
     array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, '')),
     array_agg(coalesce(doubted, false)), array_agg(coalesce(false_304_at, '-infinity')),
     array_agg(coalesce(urgency, 1)::float8), array_agg(coalesce(max_crawl_rate, 'infinity')),
-    array_agg(coalesce(cost, 0))
+    array_agg(coalesce(cost, 0)), array_agg(coalesce(asked_at, '-infinity'))
 FROM (
     SELECT given.page_id, created_at, pages.host_id, url, host, {_STATE}, etag, last_modified, note,
-        doubted, false_304_at, {URGENCY} AS urgency, pages.max_crawl_rate, cost
+        doubted, false_304_at, {URGENCY} AS urgency, pages.max_crawl_rate, cost,
+        asked_at
     FROM {GIVEN_STATES} LEFT JOIN pages ON pages.page_id = given.page_id
     LEFT JOIN hosts ON hosts.host_id = pages.host_id
     LEFT JOIN page_validators ON page_validators.page_id = given.page_id ORDER BY position

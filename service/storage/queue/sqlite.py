@@ -93,7 +93,7 @@ DUE_PAGES = f"""
 SELECT given.value, {DUE}, coalesce(pages.host_id, 0), coalesce(url, ''),
     coalesce(host, ''), coalesce(etag, ''), last_modified, coalesce(note, ''),
     coalesce(doubted, 0), false_304_at, coalesce({URGENCY}, 1.0),
-    coalesce(pages.max_crawl_rate, 9e999), coalesce(cost, 0.0)
+    coalesce(pages.max_crawl_rate, 9e999), coalesce(cost, 0.0), asked_at
 FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
 LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 ORDER BY given.key

@@ -82,6 +82,7 @@ page_states = sa.Table(
     sa.Column("pings_since", Instant, nullable=False),
     sa.Column("requested_at", Instant),
     sa.Column("renewed_at", Instant),
+    sa.Column("asked_at", Instant),
     sa.Column("last_ping_at", Instant),
     sa.Column("ping_credit", sa.Double),
     sa.Column("real_pings", sa.Double),
