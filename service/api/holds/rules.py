@@ -300,8 +300,7 @@ def _last_result(page: PageNow) -> str:
 
 def last_result(page: Page, status: int | None) -> str:
     """Return what the last crawls of a page without content found, as a clause."""
-    found = outcome_words.found(page.outcome, status, loops=_loops(page))
-    result = f"{found}{_not_followed(page)}"
+    result = outcome_words.found(page.outcome, status, loops=_loops(page)) + _not_followed(page)
     return f"{_last_crawls(page.n_failures)} {result}"
 
 
