@@ -342,8 +342,8 @@ def test_pages_crawled_again_come_before_all_others_of_their_host(world: Live):
     world.clock.advance(days=400)  # all are due, the requested ones come first
     leased = world.post("/leases", {"count": 2}).json()["items"]
     assert [(item["url"], item["reason"]) for item in leased] == [
-        (f"{A}news/3", "ping"),
-        (f"{B}2", "ping"),
+        (f"{A}news/3", "request"),
+        (f"{B}2", "request"),
     ]
 
 

@@ -81,7 +81,7 @@ def test_a_request_during_a_crawl_leads_to_another_one(rude, request_by, states_
     report(rude, crawl, started, digest="old")
     (again,) = lease(rude)
     assert again["due_at"] == asked_at.isoformat().replace("+00:00", "Z")
-    assert again["reason"] == "ping"
+    assert again["reason"] == ("request" if request_by is by_recrawl else "ping")
     started = rude.clock()
     rude.clock.advance(seconds=30)
     report(rude, again, started, digest="new")

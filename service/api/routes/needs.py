@@ -63,7 +63,15 @@ def accept_need(service: TheService, actor: TheActor, body: TheBody) -> Response
 def withdraw_acceptance(
     service: TheService,
     actor: TheActor,
-    kind: Annotated[str, Query(min_length=1, max_length=MOST_KIND, description="Kind of the need")],
+    kind: Annotated[
+        str,
+        Query(
+            min_length=1,
+            max_length=MOST_KIND,
+            description="Kind of the need",
+            examples=["window_too_narrow"],
+        ),
+    ],
     subject: Annotated[
         str,
         Query(
@@ -71,10 +79,11 @@ def withdraw_acceptance(
             max_length=MOST_SUBJECT,
             pattern=r"^[^\x00]*$",
             description="Subject of the need",
+            examples=["shop.example.com"],
         ),
     ],
 ) -> Response:
-    """Withdraw the acceptance of a need, which is then shown again while it holds."""
+    """Withdraw the acceptance of a need, which is then shown again."""
     with service.store.begin() as tx:
         tx.hold_settings(ACCEPTED)
         before = _stored(tx, kind, subject)
