@@ -90,7 +90,7 @@ def stop(group: Group, to: To = URL, api_key: ApiKey = None, as_json: AsJson = F
     """Stop the first crawls of a group and of all below, as of a calendar without end."""
     with connected(to, api_key) as service:
         answer = service.set_url_group(group, "stop")
-    _echo(answer, f"{answer.group}: no new page is crawled", as_json=as_json)
+    _echo(answer, f"{answer.group}: no new page is crawled; crawled ones go on", as_json=as_json)
 
 
 @url_groups.command()

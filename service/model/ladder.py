@@ -1,5 +1,8 @@
 """The ladder of a URL: its host, its directories, and the shape of its last segment.
 
+Addresses with parameters lie below their path, as if it were a directory: a trap that invents
+parameters is one group, whatever their names.
+
 Each level of the ladder is a group of URLs, the first the widest. New pages are judged by these
 groups (`core.worth`). Because the ladder follows from the URL alone, it is the same in every
 process and store.
@@ -95,14 +98,18 @@ def ladder(url: str) -> Ladder:
 
     Examples
     --------
-    >>> ladder("https://example.com/shop/12345/reviews?page=2").names
-    ('example.com', 'example.com/shop', 'example.com/shop/#', 'example.com/shop/#/reviews?page')
+    >>> ladder("https://example.com/shop/12345?page=2").names
+    ('example.com', 'example.com/shop', 'example.com/shop/#', 'example.com/shop/#?page')
     """
     directory, form = _divided(url)
     above = _directories(directory)
     form_shown = form[: MOST_NAME // 2]  # the `?` of last levels must stay
     name = f"{above.names[-1][: MOST_NAME - 1 - len(form_shown)]}/{form_shown}"
-    return Ladder((*above.names, name), (*above.levels, _last(directory, form)))
+    names, levels = (*above.names, name), (*above.levels, _last(directory, form))
+    path, _, parameters = name.partition("?")
+    if not parameters or path.endswith("/"):
+        return Ladder(names, levels)
+    return Ladder((*names[:-1], path, name), (*levels[:-1], level_of(path), levels[-1]))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -30,6 +30,7 @@ def words(i):
 URLS = {
     "parameters": filter_url,
     "values of one parameter": lambda i: f"https://h0.example/d0/list?session={words(i)}",
+    "names of parameters": lambda i: f"https://h0.example/list?{words(i)}=1",
     "dates in the path": lambda i: f"https://h0.example/events/{a_date(i).replace('-', '/')}/",
     "dates in a name": lambda i: f"https://h0.example/d0/events-{a_date(i)}.html",
     "a session in the path": lambda i: f"https://h0.example/s-{words(i)}/d0/p1",

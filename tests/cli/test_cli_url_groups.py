@@ -26,7 +26,7 @@ def test_groups_are_listed_stopped_and_admitted(api, recrawl):
         answer = json.loads(recrawl("url-groups", command, GROUP, "--json", url=api.url).out)
         assert (answer["group"], answer["state"]) == ("a.example/calendar", state)
     stopped = recrawl("url-groups", "stop", GROUP, url=api.url)
-    assert stopped.out == "a.example/calendar: no new page is crawled\n"
+    assert stopped.out == "a.example/calendar: no new page is crawled; crawled ones go on\n"
     recrawl("url-groups", "learn", GROUP, url=api.url)
     assert recrawl("url-groups", "list", "--stopped", url=api.url).out == ""
 

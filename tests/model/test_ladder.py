@@ -48,10 +48,10 @@ segments = st.text("ab1./-", max_size=8)
 def test_each_level_is_below_the_one_before(parts, query):
     url = "https://a.example/" + "/".join(parts) + (f"?{query}" if query else "")
     names, levels = ladder(url)
-    assert len(names) == len(levels) <= MOST_DIRECTORIES + 2
+    assert len(names) == len(levels) <= MOST_DIRECTORIES + 3
     assert levels[-1] == last_levels([url])[0]
     for above, below in pairwise(names):
-        assert below.startswith(f"{above}/")
+        assert below.startswith((f"{above}/", f"{above}?"))
     assert ["?" in name for name in names] == [False] * (len(names) - 1) + [True]
     assert all(0 < level < 2**62 for level in levels)
     assert all(level == level_of(name) for level, name in zip(levels, names, strict=True))
@@ -68,3 +68,15 @@ def test_a_directory_is_named_by_its_url():
     shop = directory_level("https://a.example/shop/12345/")
     assert shop.names[-1] == "a.example/shop/#"
     assert shop.levels == ladder("https://a.example/shop/99999/x").levels[:-1]
+
+
+def test_all_parameters_of_a_path_have_one_group_which_the_url_of_a_directory_names():
+    one, other = (ladder(f"https://a.example/x/list?{query}") for query in ("sid=1", "page=2&z"))
+    assert one.names[:-1] == other.names[:-1] == ("a.example", "a.example/x", "a.example/x/list")
+    assert directory_level("https://a.example/x/list/").levels == one.levels[:-1]
+    assert ladder("https://a.example/?q=1").names == ("a.example", "a.example/?q")
+    assert ladder("https://a.example/x/list").names == (
+        "a.example",
+        "a.example/x",
+        "a.example/x/*?",
+    )
