@@ -33,7 +33,8 @@ Host = Annotated[str | None, typer.Option(help="Only changes of this host")]
 Prefix = Annotated[str | None, typer.Option(help="Only URLs that begin like this")]
 Tag = Annotated[str | None, typer.Option(help="Only changes of pages with this tag now")]
 Kind = Annotated[
-    list[str] | None, typer.Option(help="Only new, changed, gone, back or moved; repeat for more")
+    list[str] | None,
+    typer.Option(help="Only new, changed, gone, back, moved, deleted; repeat for more"),
 ]
 
 MinWeight = Annotated[
@@ -54,7 +55,7 @@ def changes(
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what crawls found, a line for each change: new, changed, gone, back, moved.
+    """Print the changes of pages, a line each: new, changed, gone, back, moved, deleted.
 
     With `--cursor-file` the next run goes on where this one ended; a line is printed again if the
     command was killed before it kept the place.
