@@ -49,6 +49,7 @@ def test_a_change_shows_its_page_its_interval_and_its_digest(fed):
     assert change["observed_at"] == gone["changed_after"]
     assert "changed_after" not in items[0]
     assert "digest" not in gone
+    assert not any("weight" in item for item in items)
     assert change["page_id"] == items[0]["page_id"]
 
 
