@@ -92,7 +92,7 @@ def delete(
     """Delete a group, after a question; its hosts stay, and go by their own settings again."""
     with connected(to, api_key) as service:
         n_members = service.group(group).n_members
-        confirm(f"this deletes {group}; its {counted(n_members, 'host')} stay", yes=yes)
+        confirm(f"this deletes {group}, which {counted(n_members, 'host')} will leave", yes=yes)
         service.delete_group(group)
     text = f"deleted: {group}; {counted(n_members, 'host')} left it"
     echo_act({"group": group, "n_members": n_members}, text, as_json=as_json)
