@@ -25,7 +25,7 @@ from recrawl_client.calls import (
     WebhookOptions,
 )
 from recrawl_client.client import Client
-from recrawl_client.collection import CopyName, PageChanges, PageFilters
+from recrawl_client.collection import CopyName, GroupSettings, PageChanges, PageFilters
 from recrawl_client.errors import (
     ClientError,
     CursorExpired,
@@ -64,7 +64,7 @@ from recrawl_client.wire.evidence import (
 )
 from recrawl_client.wire.freshness import Copy, FreshnessAnswer, Verdict
 from recrawl_client.wire.history import HistoryRow
-from recrawl_client.wire.hosts import HostAnswer, ListedHost
+from recrawl_client.wire.hosts import GroupAnswer, HostAnswer, ListedHost
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.listing import BulkAnswer, ListedPage
 from recrawl_client.wire.orders import BudgetAnswer
@@ -112,6 +112,8 @@ __all__ = [
     "Entry",
     "Epoch",
     "FreshnessAnswer",
+    "GroupAnswer",
+    "GroupSettings",
     "HistoryRow",
     "HostAnswer",
     "HostSettings",

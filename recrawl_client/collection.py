@@ -12,6 +12,7 @@ from recrawl_client.errors import Unavailable
 from recrawl_client.flows import Flow, Listing, ask, call, encoded
 from recrawl_client.wire.common import Rejection
 from recrawl_client.wire.freshness import MOST_COPIES, Copy, FreshnessAnswer, Verdict
+from recrawl_client.wire.hosts import GroupAnswer
 from recrawl_client.wire.listing import (
     MOST_NAMED,
     BulkAnswer,
@@ -33,6 +34,25 @@ from recrawl_client.wire.url_groups import UrlGroupItem, UrlGroupsAnswer
 
 CopyName: TypeAlias = Copy | str | int | dict[str, Any]
 """A copy of a page: a struct, a URL, a page_id, or an item of POST /freshness."""
+
+
+class GroupSettings(TypedDict, total=False):
+    """Politeness and members of a group of hosts; None restores the default of a field."""
+
+    min_delay_s: float | None
+    max_concurrency: int | None
+    latency_factor: float | None
+    """Delay over a high latency, such as 5; 0: none."""
+    max_delay_s: float | None
+    """Maximum delay by latency, seconds."""
+    windows: list[str] | None
+    """Windows such as `Mon-Fri 22:00-06:00 Europe/Berlin`; []: no restriction."""
+    blackouts: list[str] | None
+    """Days without crawls, such as `2026-12-24/2026-12-26 Europe/Berlin`."""
+    max_crawl_rate: float | None
+    blocked_until: datetime | None
+    members: list[str]
+    """All hosts of the group; left out, no host joins or leaves."""
 
 
 class PageFilters(TypedDict, total=False):
@@ -181,6 +201,20 @@ def groups() -> Listing[GroupItem]:
     return Listing("/groups", GroupsAnswer)
 
 
+def group(name: str) -> Flow[GroupAnswer]:
+    """Read a group of hosts."""
+    return ask("GET", _group_path(name), GroupAnswer)
+
+
+def set_group(name: str, settings: GroupSettings) -> Flow[GroupAnswer]:
+    """Change how a group of hosts is crawled."""
+    return ask("PATCH", _group_path(name), GroupAnswer, content=encoded(settings))
+
+
+def _group_path(name: str) -> str:
+    return f"/groups/{quote(name, safe='')}"
+
+
 def url_groups(prefix: str, *, stopped: bool) -> Listing[UrlGroupItem]:
     """List URL groups."""
     params = ({"prefix": prefix} if prefix else {}) | ({"stopped": "true"} if stopped else {})
@@ -200,7 +234,7 @@ def delete_host(host: str) -> Flow[None]:
 
 def delete_group(group: str) -> Flow[None]:
     """Delete a group."""
-    yield from call("DELETE", f"/groups/{quote(group, safe='')}")
+    yield from call("DELETE", _group_path(group))
 
 
 def freshness(copies: Iterable[CopyName], batch: int) -> Flow[FreshnessAnswer]:

@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Literal, TypeVar, Unpack
 
 from recrawl_client import collection
-from recrawl_client.collection import CopyName, PageChanges, PageFilters
+from recrawl_client.collection import CopyName, GroupSettings, PageChanges, PageFilters
 from recrawl_client.flows import Flow, Listing
 from recrawl_client.wire.freshness import FreshnessAnswer
+from recrawl_client.wire.hosts import GroupAnswer
 from recrawl_client.wire.listing import (
     BulkAnswer,
     GroupItem,
@@ -109,6 +110,14 @@ class CollectionMethods:
     def groups(self) -> Iterator[GroupItem]:
         """Yield all groups of hosts, requested in parts."""
         return self._items(collection.groups())
+
+    def group(self, name: str, /) -> GroupAnswer:
+        """Return a group of hosts; raise `NotFound`."""
+        return self._run(collection.group(name))
+
+    def set_group(self, name: str, /, **settings: Unpack[GroupSettings]) -> GroupAnswer:
+        """Change a group of hosts, new or not; None restores the default of a field."""
+        return self._run(collection.set_group(name, settings))
 
     def url_groups(self, prefix: str = "", *, stopped: bool = False) -> Iterator[UrlGroupItem]:
         """Yield URL groups by name, requested in parts: all, or those that are stopped."""
@@ -219,6 +228,14 @@ class AsyncCollectionMethods:
     def groups(self) -> AsyncIterator[GroupItem]:
         """Yield all groups of hosts, requested in parts."""
         return self._items(collection.groups())
+
+    async def group(self, name: str, /) -> GroupAnswer:
+        """Return a group of hosts; raise `NotFound`."""
+        return await self._run(collection.group(name))
+
+    async def set_group(self, name: str, /, **settings: Unpack[GroupSettings]) -> GroupAnswer:
+        """Change a group of hosts, new or not; None restores the default of a field."""
+        return await self._run(collection.set_group(name, settings))
 
     def url_groups(self, prefix: str = "", *, stopped: bool = False) -> AsyncIterator[UrlGroupItem]:
         """Yield URL groups by name, requested in parts: all, or those that are stopped."""

@@ -65,7 +65,10 @@ class BudgetAnswer(Struct, frozen=True, kw_only=True):
     none."""
     spent_today: float | None
     """Amount of this UTC day that crawls have taken, with loans: the leases of a budget of crawls,
-    else the reports, as `today.spent` of GET /status. Null without a budget."""
+    else the reports, as `today.spent` of GET /status. Null without a budget, and until midnight
+    after a change to another unit than crawls."""
     held_today: float | None = None
     """Further amount that leases hold whose costs are not reported; 0 under a budget of crawls,
-    null without a budget."""
+    null where `spent_today` is null."""
+    notice: str | UnsetType = UNSET
+    """Crawls that the budget does not bound; absent where it bounds all."""

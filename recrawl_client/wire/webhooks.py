@@ -22,7 +22,9 @@ MaxItems = Annotated[
 ]
 Kinds = Annotated[
     list[ChangeName],
-    Meta(min_length=1, max_length=5, description="a list of new, changed, gone, back and moved"),
+    Meta(
+        min_length=1, max_length=6, description="a list of new, changed, gone, back, moved, deleted"
+    ),
 ]
 Prefix = Annotated[
     str,

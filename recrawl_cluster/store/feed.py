@@ -16,14 +16,17 @@ from recrawl_cluster.store.database import ShardTransaction
 from recrawl_cluster.store.routing import (
     Routing,
     Share,
+    ascending,
     by_column,
     by_coordinator,
     by_ids,
     by_part,
+    on_all,
 )
 from service.archive.log_archive import ArchivedFile
 from service.model.arrays import Ints
 from service.model.changes import (
+    DeletedPages,
     FeedBounds,
     FeedColumns,
     FeedPart,
@@ -57,11 +60,24 @@ def _urls(_: Sequence[Share], results: Sequence[PageUrls]) -> PageUrls:
     return PageUrls(page_id[order], np.concatenate([urls.url for urls in results])[order])
 
 
+def _deleted(_: Sequence[Share], results: Sequence[DeletedPages]) -> DeletedPages:
+    """Return the deleted pages of all databases, by ascending page_id."""
+    page_id, url, tags = (
+        np.concatenate([getattr(some, name) for some in results])
+        for name in ("page_id", "url", "tags")
+    )
+    order = np.argsort(page_id)
+    return DeletedPages(page_id[order], url[order], tags[order])
+
+
 class ShardedFeed(Routing):
     """The statements of the feed."""
 
     append_changes = by_column("append_changes")
     page_urls = by_ids("page_urls", _urls)
+    note_deleted = by_ids("note_deleted", ascending)
+    # a shard that moves leaves its part of the feed, and so its deleted pages, behind
+    deleted_pages = on_all("deleted_pages", _deleted)
     feed_id = by_coordinator("feed_id")
     name_feed = by_coordinator("name_feed")
     feed_stretch = by_part("feed_stretch")

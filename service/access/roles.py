@@ -106,6 +106,7 @@ OPERATIONS: dict[str, Right] = {
     "get_group": READ,
     "delete_group_by_name": ADMIN,
     "put_group": ADMIN,
+    "patch_group": ADMIN,
     # keys and audit
     "post_key": ADMIN,
     "list_keys": ADMIN,

@@ -164,7 +164,7 @@ TOOLS = (
     Tool(
         "changes",
         "What has changed",
-        "List changes of pages that crawls found, oldest first: new, changed, gone, back, moved. "
+        "List changes of pages, oldest first: new, changed, gone, back, moved, deleted. "
         "Begin with since; while `more` is true, call again with the same filters and the "
         "next_cursor of the answer. Fewer items than limit do not mean the end. Keep next_cursor "
         "to go on later without missing a change.",

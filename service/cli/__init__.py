@@ -16,6 +16,7 @@ from service.cli.changes import changes
 from service.cli.database import migrate, rebuild, restored, send_webhooks
 from service.cli.export import export
 from service.cli.files import import_
+from service.cli.groups import groups
 from service.cli.hosts import hosts
 from service.cli.keys import keys
 from service.cli.leases import leases
@@ -116,7 +117,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
 }
 SUBJECTS = {
     RUN: {"keys": keys},
-    ACT: {"budget": budget, "hosts": hosts, "pages": pages, "leases": leases}
+    ACT: {"budget": budget, "hosts": hosts, "groups": groups, "pages": pages, "leases": leases}
     | {"url-groups": url_groups, "needs": needs},
     SITES: {"websub": websub},
 }

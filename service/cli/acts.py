@@ -108,12 +108,16 @@ def sentence(answer: "BudgetAnswer") -> str:
     parts = [amount if answer.budget else DEFAULT]
     if answer.set_at is not None:
         parts[0] += f" at {answer.set_at:%Y-%m-%d %H:%M:%SZ}"
+    if answer.budget and answer.spent_today is None:
+        parts.append(f"{answer.unit} spent today are not known, as the unit has changed")
     if answer.spent_today is not None:
         parts.append(f"{shown(answer.spent_today)} {answer.unit} of today are spent")
         if answer.held_today:
             parts[-1] += f", leases hold {shown(answer.held_today)} more"
     if answer.set_by == "operator":
         parts.append(f"without this order: {answer.by_settings or 'the default'}")
+    if answer.notice:
+        parts.append(answer.notice)
     return "; ".join(parts)
 
 

@@ -33,12 +33,16 @@ Host = Annotated[str | None, typer.Option(help="Only changes of this host")]
 Prefix = Annotated[str | None, typer.Option(help="Only URLs that begin like this")]
 Tag = Annotated[str | None, typer.Option(help="Only changes of pages with this tag now")]
 Kind = Annotated[
-    list[str] | None, typer.Option(help="Only new, changed, gone, back or moved; repeat for more")
+    list[str] | None,
+    typer.Option(help="Only new, changed, gone, back, moved, deleted; repeat for more"),
 ]
 
 MinWeight = Annotated[
     float | None, typer.Option(min=0, max=1, help="Only changes of this weight and above")
 ]
+Limit = Annotated[int | None, typer.Option(min=1, help="Most changes; with --follow, then end")]
+PART = 1_000
+"""Changes of one request."""
 
 
 def changes(
@@ -50,11 +54,12 @@ def changes(
     tag: Tag = None,
     kind: Kind = None,
     min_weight: MinWeight = None,
+    limit: Limit = None,
     to: To = URL,
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what crawls found, a line for each change: new, changed, gone, back, moved.
+    """Print the changes of pages, a line each: new, changed, gone, back, moved, deleted.
 
     With `--cursor-file` the next run goes on where this one ended; a line is printed again if the
     command was killed before it kept the place.
@@ -67,7 +72,7 @@ def changes(
     with connected(to, api_key, waits=follow) as client:
         encoder = json.Encoder()
         n_printed = 0
-        for part in _parts(client, _kept(cursor_file), filters, follow=follow):
+        for part in _parts(client, _kept(cursor_file), filters, follow=follow, limit=limit):
             n_printed += len(part.items)
             if as_json or not output.on_terminal():
                 sys.stdout.buffer.write(encoder.encode_lines(part.items))
@@ -84,15 +89,23 @@ def changes(
 
 
 def _parts(
-    client: "Client", cursor: str | None, filters: dict[str, Any], *, follow: bool
+    client: "Client",
+    cursor: str | None,
+    filters: dict[str, Any],
+    *,
+    follow: bool,
+    limit: int | None = None,
 ) -> Iterator["ChangesAnswer"]:
-    more = True
-    while more:
-        part = client.changes(cursor, **filters)
+    """Yield the parts of the feed up to its end, or to `limit` changes; wait at the end alone."""
+    from recrawl_client.base import LONGEST_WAIT_S
+
+    left, more = PART if limit is None else limit, True
+    while left and (more or follow):
+        wait_s = 0.0 if more else LONGEST_WAIT_S
+        part = client.changes(cursor, limit=min(left, PART), wait_s=wait_s, **filters)
         cursor, more = part.next_cursor, part.more
+        left -= len(part.items) if limit is not None else 0
         yield part
-    if follow:
-        yield from client.follow_changes(cursor, **filters)
 
 
 def _kept(file: Path | None) -> str | None:

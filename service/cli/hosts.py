@@ -1,27 +1,33 @@
 """`recrawl hosts`: how hosts are crawled, their pauses and their end."""
 
-import json
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from service.cli import output
 from service.cli.confirming import Yes, confirm
-from service.cli.durations import read_duration, read_end
-from service.cli.options import URL, ApiKey, To, connected, finite
-from service.cli.output import AsJson, echo_act, echo_item, echo_lines, shown
-from service.cli.pairs import pairs
+from service.cli.durations import read_end
+from service.cli.options import URL, ApiKey, To, connected
+from service.cli.output import AsJson, echo_act, echo_item, echo_lines
+from service.cli.queue_settings import (
+    ADay,
+    AtATime,
+    Blackouts,
+    Delay,
+    LatencyFactor,
+    MaxDelay,
+    Windows,
+    fields_of,
+    values_of,
+)
 from service.model.words import counted
 
 if TYPE_CHECKING:
     from recrawl_client.wire.hosts import HostOrder, ListedHost
-
-NULL = "null"
-"""Text of an option that restores the default."""
 
 hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
 
@@ -121,26 +127,13 @@ def set_(
     settings: Annotated[
         list[str] | None, typer.Argument(help="group=shared-1 first_share=0.5 min_delay_s=null …")
     ] = None,
-    delay: Annotated[str | None, typer.Option(help="Time between two crawls, such as 2s")] = None,
-    at_a_time: Annotated[
-        int | None, typer.Option(min=1, help="Maximum of leases at a time")
-    ] = None,
-    a_day: Annotated[
-        float | None, typer.Option(min=0, callback=finite, help="Maximum of crawls a day")
-    ] = None,
-    latency_factor: Annotated[
-        float | None,
-        typer.Option(min=0, callback=finite, help="Delay over a high latency, such as 5; 0: none"),
-    ] = None,
-    max_delay: Annotated[
-        str | None, typer.Option(help="Maximum delay by latency, such as 30s")
-    ] = None,
-    windows: Annotated[
-        str | None, typer.Option(help="Windows, such as 'Mon-Fri 22:00-06:00 Europe/Berlin'")
-    ] = None,
-    blackouts: Annotated[
-        str | None, typer.Option(help="Days without crawls, such as '2026-12-24 Europe/Berlin'")
-    ] = None,
+    delay: Delay = None,
+    at_a_time: AtATime = None,
+    a_day: ADay = None,
+    latency_factor: LatencyFactor = None,
+    max_delay: MaxDelay = None,
+    windows: Windows = None,
+    blackouts: Blackouts = None,
     to: To = URL,
     api_key: ApiKey = None,
     as_json: AsJson = False,
@@ -150,33 +143,11 @@ def set_(
     The options are the fields min_delay_s, max_concurrency, max_crawl_rate, latency_factor,
     max_delay_s, windows and blackouts. Semicolons stand between several windows, or blackouts.
     """
-    from msgspec import to_builtins
-
-    options = {
-        "min_delay_s": _seconds(delay),
-        "max_concurrency": at_a_time,
-        "max_crawl_rate": a_day,
-        "latency_factor": latency_factor,
-        "max_delay_s": _seconds(max_delay),
-        "windows": windows,
-        "blackouts": blackouts,
-    }
-    fields: Any = settings_of(settings)
-    fields |= {
-        name: None if value == NULL else value
-        for name, value in options.items()
-        if value is not None
-    }
-    for name in ("windows", "blackouts"):
-        if isinstance(fields.get(name), str):
-            fields[name] = [part.strip() for part in fields[name].split(";") if part.strip()]
-    if not fields:
-        raise typer.BadParameter("nothing to set; name a field or an option", param_hint="SETTINGS")
+    options = delay, at_a_time, a_day, latency_factor, max_delay, windows, blackouts
+    fields = fields_of(settings, *options)
     with connected(to, api_key) as service:
         answer = service.set_host(host, **fields)
-    values = to_builtins(answer)
-    parts = (f"{name} {shown(values.get(name)) or 'by default'}" for name in fields)
-    echo_act(answer, f"{host} is set: {', '.join(parts)}", as_json=as_json)
+    echo_act(answer, f"{host} is set: {values_of(answer, fields)}", as_json=as_json)
     if not answer.n_pages:
         typer.echo(f"{host} is set{NO_PAGE}", err=True)
 
@@ -253,27 +224,6 @@ def delete(
         service.delete_host(host)
     text = f"deleted: {host}, {counted(n_deleted, 'page')}"
     echo_act({"host": host, "n_pages": n_deleted}, text, as_json=as_json)
-
-
-def _seconds(duration: str | None) -> float | str | None:
-    """Return a duration such as 2s in seconds; `0` and `0s` are durations too, `null` is none."""
-    if duration is None or duration == NULL:
-        return duration
-    if duration == "0":
-        return 0.0
-    return read_duration(duration, zero=True).total_seconds()
-
-
-def settings_of(texts: list[str] | None) -> dict[str, Any]:
-    """Return settings by name, from NAME=VALUE; a value that is no JSON is a text."""
-    return {name: _value(text) for name, text in pairs(texts or (), "SETTINGS")}
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _read(file: Path) -> bytes:

@@ -11,10 +11,10 @@ import typer
 from service.cli.acts import Since
 from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_moment
-from service.cli.hosts import settings_of
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_act, echo_item, echo_lines
 from service.cli.pairs import pairs
+from service.cli.queue_settings import settings_of
 from service.model.words import counted, moment
 
 if TYPE_CHECKING:

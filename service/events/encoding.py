@@ -17,6 +17,8 @@ from service.model.changes import ChangeKind
 KINDS = [kind.name for kind in ChangeKind]
 SINGLE, BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"
 """Media types of one event and of an array of events."""
+FULL: float = Change.__struct_defaults__[-1]
+"""Weight of a change without one."""
 TYPE, TEST = "io.github.recrawl.page", "io.github.recrawl.test"
 """Start of the type of an event; type of the event that tests a webhook."""
 
@@ -35,10 +37,17 @@ def encode_changes(changes: NamedChanges) -> list[Change]:
         changes.moved_to_url.tolist(),
         map(str.split, changes.tags.tolist()),
         moments(changes.seq.view(INSTANT)),
-        [1.0] * len(changes) if changes.weight is None else whole(changes.weight).tolist(),
+        _weights(changes),
     )
     names = Change.__struct_fields__
     return [Change(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+
+
+def _weights(changes: NamedChanges) -> list[float]:
+    """Return the weights; 1 is the struct's own default, because only that one is left out."""
+    if changes.weight is None:
+        return [FULL] * len(changes)
+    return [FULL if weight == FULL else weight for weight in whole(changes.weight).tolist()]
 
 
 def _digests(digest: Ints) -> list[str | None]:

@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from service.core.weights import whole
 from service.model.arrays import UNIX_ZERO, Bools, Ints, distinct
-from service.model.changes import ChangeFilter, FeedBounds, FeedColumns, FeedPlace
+from service.model.changes import (
+    ChangeFilter,
+    ChangeKind,
+    FeedBounds,
+    FeedColumns,
+    FeedPlace,
+    PageUrls,
+)
 from service.model.errors import CursorExpired
 from service.storage import Store, Transaction
 
@@ -33,7 +40,8 @@ class NamedChanges(FeedColumns):
     moved_to_url: NDArray[np.object_]
     """URL of the target of a permanent redirect; None: none, or not registered."""
     tags: NDArray[np.object_]
-    """Tags of each page at the time of the reading, separated by spaces; "" without one."""
+    """Tags of each page at the time of the reading, separated by spaces; "" without one. A deleted
+    page has its last tags."""
 
 
 def feed_id(store: Store) -> str:
@@ -58,7 +66,7 @@ class Changes(NamedTuple):
 
 
 def read(tx: Transaction, place: FeedPlace, limit: int, only: ChangeFilter) -> Changes:
-    """Return the next changes that match, at most `limit`; changes of deleted pages are left out.
+    """Return the next changes that match, at most `limit`; of those of deleted pages, the deletion.
 
     Because the function scans at most `MOST_SCANNED` changes in `MOST_PARTS` parts, the result may
     be shorter than `limit` before the end of the feed.
@@ -102,15 +110,30 @@ def _matching(tx: Transaction, changes: FeedColumns, only: ChangeFilter) -> Name
         changes = changes.where(np.isin(changes.kind, sorted(only.kinds)))
     if only.min_weight is not None and changes.weight is not None:
         changes = changes.where(whole(changes.weight) >= only.min_weight)
-    pages = tx.page_urls(distinct(changes.page_id), only)
-    row, is_there = pages.rows(changes.page_id)
-    changes, row = changes.where(is_there), row[is_there]
+    ends = changes.kind == ChangeKind.deleted
+    url, tags = (np.full(len(changes), None, object) for _ in range(2))
+    pages = tx.page_urls(distinct(changes.page_id[~ends]), only)
+    there, row = _among(pages, changes.page_id, ~ends)
+    named = np.zeros(len(changes), np.bool_)
+    named[there], url[there], tags[there] = True, pages.url[row], _tags(tx, changes.page_id[there])
+    if ends.any():
+        deleted = tx.deleted_pages(distinct(changes.page_id[ends]), only)
+        there, row = _among(deleted, changes.page_id, ends)
+        named[there], url[there], tags[there] = True, deleted.url[row], deleted.tags[row]
+    changes = changes.where(named)
     return NamedChanges(
         **changes.arrays(),
-        url=pages.url[row],
+        url=url[named],
         moved_to_url=_targets(tx, changes.moved_to),
-        tags=_tags(tx, changes.page_id),
+        tags=tags[named],
     )
+
+
+def _among(pages: PageUrls, page_id: Ints, mask: Bools) -> tuple[Ints, Ints]:
+    """Return the positions of a mask whose page is among those pages, and the row of each."""
+    row, is_there = pages.rows(page_id)
+    there = np.flatnonzero(is_there & mask)
+    return there, row[there]
 
 
 def _targets(tx: Transaction, moved_to: Ints) -> NDArray[np.object_]:

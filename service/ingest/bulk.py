@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from recrawl_client.wire.pages import MOST_TAGS
-from service.budget.admission import forget
 from service.ingest.bounds import CROSSING
+from service.ingest.deletions import delete
 from service.leases.listing import Selection, list_pages
 from service.leases.settle import LeaseSettler
 from service.model.arrays import Ints, distinct
@@ -98,10 +98,7 @@ class Delete:
 
     def apply(self, tx: Transaction, page_id: Ints, now: datetime) -> Done:
         """Delete the pages that are still there."""
-        there = tx.lock_page_rows(page_id)
-        forget(tx, there, now)
-        tx.delete_many(there)
-        return Done(there)
+        return Done(delete(tx, page_id, now))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Changes that crawls found, as columns, and places in the feed of these changes."""
+"""Changes of pages, as columns, and places in the feed of these changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ def age_s(seq: int, now: datetime) -> float:
 
 
 class ChangeKind(IntEnum):
-    """The change that a crawl found."""
+    """The change that a crawl found, or an operator made."""
 
     new = 0
     """The page has content for the first time."""
@@ -30,6 +30,8 @@ class ChangeKind(IntEnum):
     """A page that was gone or had moved has content again."""
     moved = 4
     """The page redirects permanently to another page."""
+    deleted = 5
+    """An operator deleted the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class ChangeColumns(Columns):
 
     page_id: Ints
     observed_at: Instants
-    """Time of the crawl: the change happened before."""
+    """Time of the crawl: the change happened before; or of the deletion."""
     changed_after: Instants
     """Time of the last answer before: the change happened after; NaT: the page had no answer."""
     kind: Codes
@@ -102,7 +104,7 @@ class ChangeFilter:
     prefix: str | None = None
     """Start of the URL."""
     tag: str | None = None
-    """Tag that the page has when the change is read."""
+    """Tag that the page has when the change is read; a deleted page has its last tags."""
     min_weight: float | None = None
     """Minimum weight of the change."""
 
@@ -120,3 +122,11 @@ class PageUrls:
             return np.zeros(len(page_id), np.int64), np.zeros(len(page_id), np.bool_)
         row = np.minimum(self.page_id.searchsorted(page_id), len(self.page_id) - 1)
         return row, self.page_id[row] == page_id
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedPages(PageUrls):
+    """(N,) deleted pages of a part of the feed, by ascending page_id."""
+
+    tags: NDArray[Any]
+    """Tags of each page at its end, separated by spaces; "" without one."""

@@ -197,6 +197,20 @@ def test_every_administrative_act_leaves_an_entry_with_its_author(api: Live):
     assert subscription["id"] not in text
 
 
+def test_the_audit_names_the_pages_of_each_act_on_many(api: Live):
+    ids = [api.register(f"{OURS}{n}")[0] for n in range(5)]
+    api.post("/pages/recrawl", {"urls": [f"{OURS}0"]})
+    api.post("/pages/recrawl", {"page_ids": ids[1:3], "urls": [f"{OURS}3", f"{OURS}4"]})
+    api.client.patch("/pages", params={"host": "a.example"}, json={"importance": 2})
+    api.client.delete("/pages", params={"all_pages": True})
+    assert [name for _, act, name in reversed(audited(api)) if act.startswith("pages.")] == [
+        f"{OURS}0",
+        f"page {ids[1]}, page {ids[2]}, {OURS}3 and 1 more",
+        "host=a.example",
+        "all pages",
+    ]
+
+
 @pytest.mark.dear
 @pytest.mark.parametrize("path", ["/hosts/a.example", "/groups/shared"])
 def test_entries_of_changes_at_the_same_time_form_one_chain(api: Live, path):

@@ -49,6 +49,7 @@ def test_a_change_shows_its_page_its_interval_and_its_digest(fed):
     assert change["observed_at"] == gone["changed_after"]
     assert "changed_after" not in items[0]
     assert "digest" not in gone
+    assert not any("weight" in item for item in items)
     assert change["page_id"] == items[0]["page_id"]
 
 
@@ -192,12 +193,28 @@ def test_a_reader_may_start_at_an_instant(fed):
     assert len(part(fed, cursor=later["next_cursor"])["items"]) == 1
 
 
-def test_changes_of_deleted_pages_are_left_out(fed):
-    gone = part(fed)["items"][0]["page_id"]
-    assert fed.client.delete(f"/pages/{gone}").status_code == 204
-    items = part(fed)["items"]
+def test_the_deletion_of_a_page_replaces_its_other_changes(fed):
+    fed.post("/pages", [{"url": URLS[0], "tags": ["docs"]}])
+    page_id = part(fed)["items"][0]["page_id"]
+    assert fed.client.delete(f"/pages/{page_id}").status_code == 204
+    *items, last = part(fed)["items"]
     assert len(items) == 7
-    assert gone not in {item["page_id"] for item in items}
+    assert page_id not in {item["page_id"] for item in items}
+    assert (last["kind"], last["page_id"], last["url"]) == ("deleted", page_id, URLS[0])
+    assert (last["tags"], "changed_after" in last) == (["docs"], False)
+    assert part(fed, kind="deleted", tag="docs")["items"] == [last]
+    assert fed.client.delete("/pages", params={"host": "b.example"}).json()["changed"] == 1
+    assert part(fed)["items"][-1]["url"] == URLS[5]
+
+
+def test_a_copy_of_a_deleted_page_is_one_of_an_unknown_page(fed):
+    page_id = part(fed)["items"][0]["page_id"]
+    fed.client.delete(f"/pages/{page_id}")
+    answer = fed.post("/freshness", [{"page_id": page_id}, {"url": URLS[0]}]).json()
+    assert [each["code"] for each in answer["rejected"]] == ["page_not_found"]
+    assert answer["verdicts"][0] is None
+    verdict = answer["verdicts"][1]
+    assert (verdict["page_id"], verdict["state"]) == (None, None)
 
 
 def test_a_move_names_its_target(api):

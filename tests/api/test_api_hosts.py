@@ -63,6 +63,19 @@ def test_put_sets_back_what_it_leaves_out_and_patch_keeps_it(api: Live):
     assert settings_of(patch(api, B, min_delay_s=4)) == {**UNSET, "min_delay_s": 4}
 
 
+def test_a_patch_of_a_group_keeps_what_it_leaves_out_and_null_is_the_default(api: Live):
+    group, hosts = "/groups/shared", ["a.example", "b.example"]
+    put(api, group, min_delay_s=2.0, max_concurrency=3, members=hosts)
+    patched = api.client.patch(group, json={"max_concurrency": None}).json()
+    assert (patched["min_delay_s"], patched["max_concurrency"]) == (2.0, None)
+    assert patched["members"] == hosts
+    patched = api.client.patch(group, json={"members": hosts[:1]}).json()
+    assert (patched["min_delay_s"], patched["members"]) == (2.0, hosts[:1])
+    refused = api.client.patch(group, json={})
+    assert (refused.status_code, refused.json()["field"]) == (422, "min_delay_s")
+    assert api.client.patch("/groups/new", json={"max_concurrency": 1}).json()["n_members"] == 0
+
+
 def test_a_block_stays_until_it_is_lifted(api: Live):
     until = "2026-05-31T22:00:00Z"
     assert (

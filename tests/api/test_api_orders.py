@@ -100,6 +100,23 @@ def set_in_another_unit(live, budget):
     return live.client.put("/budget", json={"budget": budget, "change_unit": True}).json()
 
 
+def test_the_day_of_a_change_of_unit_states_no_spending_that_nobody_knows(database_url):
+    with running(database_url, bandwidth=100.0, **RUDE) as live:
+        live.register(*urls(200))
+        assert n_leased(live) == 100
+        assert live.get("/budget").json()["spent_today"] == 100.0
+        body = {"budget": "30 USD", "change_unit": True}
+        told = live.client.put("/budget", json=body).json()
+        assert (told["spent_today"], told["held_today"]) == (None, None)
+        assert "price 0" in told["notice"]
+        assert live.get("/status").json()["today"]["spent"] is None
+        live.clock.advance(days=1)
+        assert live.get("/budget").json()["spent_today"] == 0.0
+        body = {"budget": "50 crawls", "change_unit": True}
+        told = live.client.put("/budget", json=body).json()
+        assert (told["spent_today"], "notice" in told) == (0.0, False)
+
+
 @pytest.mark.parametrize(("budget", "n_more"), [(100, 0), (150, 30)])
 def test_a_budget_that_begins_counts_the_crawls_of_today(database_url, budget, n_more):
     with running(database_url, bandwidth=None, admission="all", **RUDE) as live:

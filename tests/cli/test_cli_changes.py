@@ -45,6 +45,16 @@ def test_changes_are_printed_and_the_next_run_goes_on(recrawl, api, tmp_path):
     assert (ended.status, ended.out) == (0, "")
 
 
+def test_a_run_with_a_limit_ends_there_and_the_next_one_goes_on(recrawl, api, tmp_path):
+    arguments = ("changes", "--to", api.url, "--cursor-file", str(tmp_path / "place"))
+    report(api, *URLS)
+    first = printed(recrawl(*arguments, "--limit", "1", "--follow").out)
+    assert len(first) == 1
+    assert sorted(first + printed(recrawl(*arguments, "--limit", "100").out)) == [
+        ("new", url) for url in URLS
+    ]
+
+
 def test_a_wrong_filter_is_refused_with_the_sentence_of_the_service(recrawl, api):
     ended = recrawl("changes", "--to", api.url, "--kind", "lost")
     assert ended.status == 2

@@ -181,6 +181,8 @@ async def everything(client, live):
     assert await note([*ended, await settled(client.return_leases("gone"))]) == [n_leased] * 2 + [0]
     assert n_leased > 0
     await settled(client.set_host("b.example", group="g"))
+    await note((await settled(client.set_group("g", max_concurrency=2))).members)
+    await note((await settled(client.group("g"))).host_queue.concurrency)
     await note([group.n_members for group in await settled(client.groups())])
     await note(client.delete_group("g"))
     stopped = await settled(client.set_url_group("https://b.example/x/", "stop"))

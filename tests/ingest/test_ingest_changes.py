@@ -10,7 +10,7 @@ from service.ingest.record import record
 from service.model.arrays import moment
 from service.model.changes import ChangeKind
 
-NEW, CHANGED, GONE, BACK, MOVED = ChangeKind
+NEW, CHANGED, GONE, BACK, MOVED, _ = ChangeKind
 
 
 @pytest.fixture

@@ -60,13 +60,11 @@ def test_only_what_changed_is_embedded_again_and_a_restart_repeats_nothing(live,
 
 
 @pytest.mark.slow
-def test_pages_that_were_deleted_leave_the_index_at_the_next_sweep(live, tmp_path):
+def test_pages_that_are_deleted_leave_the_index_at_once(live, tmp_path):
     site_pages = {f"/docs/{name}": page(name) for name in ("kept", "old", "older")}
     with serving(site_pages) as site:
         script = code("re-embed").replace(SERVICE, live.url)
         script = script.replace("https://example.com", site.url(""))
-        frequent = script.replace("SWEEP_S = 86_400.0", "SWEEP_S = 0.0")
-        assert frequent != script
         for path in site_pages:
             report(live, site.url(path), hours_ago=4, digest="one")
         with running_python(tmp_path, "-c", script):
@@ -74,9 +72,8 @@ def test_pages_that_were_deleted_leave_the_index_at_the_next_sweep(live, tmp_pat
         delete(live, site.url("/docs/old"))
         with running_python(tmp_path, "-c", script):
             until(lambda: urls(tmp_path, site) == {"kept", "older"}, "the start drops one")
-        with running_python(tmp_path, "-c", frequent):
             delete(live, site.url("/docs/older"))
-            until(lambda: urls(tmp_path, site) == {"kept"}, "a later sweep drops the other")
+            until(lambda: urls(tmp_path, site) == {"kept"}, "the feed drops the other")
     assert set(site.hits.values()) == {1}
 
 
@@ -215,7 +212,6 @@ def test_an_index_with_an_expired_cursor_is_filled_with_the_pages_that_have_cont
     with odd_site() as site:
         script = code("re-embed").replace(SERVICE, live.url)
         script = script.replace("https://example.com", site.url(""))
-        script = script.replace("next_sweep = time.monotonic()\n", "next_sweep = float('inf')\n", 1)
         for kind in ("plain", "lost", "refused", "down", "deleted"):
             report(live, site.url(f"/docs/{kind}"), 5, digest="one")
         live.register(site.url("/docs/fresh"))
@@ -374,4 +370,4 @@ def test_ids_of_the_page_on_changes_are_those_of_the_service():
     """Every kind that the page explains exists, and the other way round."""
     page = (DOCS / "concepts" / "changes.md").read_text()
     kinds = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
-    assert sorted(kinds) == ["back", "changed", "gone", "moved", "new"]
+    assert sorted(kinds) == ["back", "changed", "deleted", "gone", "moved", "new"]

@@ -46,7 +46,8 @@ BEGIN
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM page_tags; DELETE FROM tags;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
-    DELETE FROM deleted_hosts; DELETE FROM lease_filters; DELETE FROM filtered_hosts;
+    DELETE FROM deleted_hosts; DELETE FROM deleted_pages;
+    DELETE FROM lease_filters; DELETE FROM filtered_hosts;
     DELETE FROM url_levels; DELETE FROM digests;
     DELETE FROM feed; DELETE FROM webhooks;
     DELETE FROM history; DELETE FROM history_parts; DELETE FROM calibrations;

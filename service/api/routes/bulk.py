@@ -1,6 +1,7 @@
 """Acts on all pages that filters select: change, delete, crawl again."""
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -43,6 +44,10 @@ from service.storage import Transaction
 
 router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED)
 
+EVERY_PAGE = "all pages"
+"""Object of an act on every page in the audit."""
+NAMED = 3
+"""Maximum pages that the object of an act names."""
 BULK_S = 20.0
 """Time after which an act on many pages answers with a cursor, seconds."""
 DryRun = Annotated[bool, Query(description="Count the pages, and change nothing")]
@@ -124,7 +129,7 @@ def recrawl_pages(
     request again with this `cursor`.
     """
     named, act = decode_object(body, RecrawlBody), Recrawl(service.settler)
-    note = audited(actor, filters)
+    note = audited(actor, filters, names=[*map(page_name, named.page_ids), *named.urls])
     if not (named.page_ids or named.urls):
         selection = selected(filters, all_pages=all_pages, otherwise=", or page_ids or urls")
         return _act(service, selection, act, cursor, note, dry_run=dry_run)
@@ -133,16 +138,40 @@ def recrawl_pages(
     return _recrawl_named(service, named, act, note, dry_run=dry_run)
 
 
-def audited(actor: Actor, filters: PageParameters, after: dict[str, Any] | None = None) -> Note:
-    """Return a function that writes each transaction of a bulk act to the audit."""
+def audited(
+    actor: Actor,
+    filters: PageParameters,
+    after: dict[str, Any] | None = None,
+    names: Sequence[str] = (),
+) -> Note:
+    """Return a function that writes each transaction of a bulk act to the audit.
+
+    The object of the act is the pages' names, or the filters.
+    """
     chosen = {name: value for name, value in filters._asdict().items() if value is not None}
+    selection = listed(names) if names else urlencode(chosen) or EVERY_PAGE
 
     def note(tx: Transaction, act: Act, n_changed: int) -> None:
         if n_changed:
             changes = {**(after or {}), "n_changed": n_changed}
-            write_audit(tx, actor, f"pages.{act.name}", urlencode(chosen), after=changes)
+            write_audit(tx, actor, f"pages.{act.name}", selection, after=changes)
 
     return note
+
+
+def page_name(page_id: int) -> str:
+    """Return the name of a page in the audit."""
+    return f"page {page_id}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are.
+
+    >>> listed(["page 1", "page 2", "page 3", "page 4"])
+    'page 1, page 2, page 3 and 1 more'
+    """
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def selected(filters: PageParameters, *, all_pages: bool, otherwise: str = "") -> Selection:

@@ -1,4 +1,4 @@
-"""The feed of changes that crawls found: in parts, by long polls, or as a stream."""
+"""The feed of changes: in parts, by long polls, or as a stream."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ Kinds = Annotated[
     str | None,
     Query(
         pattern=f"^({KIND})(,({KIND}))*$",
-        description="Wanted kinds, separated by commas: new, changed, gone, back, moved",
+        description="Wanted kinds, separated by commas: new, changed, gone, back, moved, deleted",
         examples=["new,changed,back"],
     ),
 ]
@@ -71,7 +71,8 @@ Read the feed of changes.
 A change stands in the feed for ever at the same place, and every new one comes behind all others.
 So a reader that keeps `next_cursor`, after it has handled the items, misses nothing. After a crash
 the reader may receive changes again; their `id` is the same. Changes of a page are in the order of
-its crawls. Without `cursor` and `since` the feed begins at its oldest change.
+its crawls. `deleted` is the last change of a page, and its earlier ones are left out from then on.
+Without `cursor` and `since` the feed begins at its oldest change.
 
 `more` is false at the present end. With `wait_s` the service then waits for a change before it
 answers. A part may be empty, and carries a cursor too. `Accept: application/x-ndjson` streams the
@@ -79,9 +80,9 @@ feed up to its end, and for `wait_s` seconds beyond, a change a line. Lines
 `{"next_cursor": "…"}` in between name the place up to there.
 
 The filters of a reader may differ from request to request. Tags are those that the page has at the
-time of the request, in the items and in the filter. The feed is kept for
-`RECRAWL_CHANGES_DAYS`. 410 means that changes after the cursor may be missing; the detail has the
-reason."""
+time of the request, in the items and in the filter; a deleted page has those of its end. The feed
+is kept for `RECRAWL_CHANGES_DAYS`. 410 means that changes after the cursor may be missing; the
+detail has the reason."""
 """Description of the call."""
 
 RESPONSES = openapi.answers(

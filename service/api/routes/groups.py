@@ -1,6 +1,6 @@
 """Groups of hosts: their members, their settings and their politeness in force."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
@@ -13,7 +13,7 @@ from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import CursorParameter, GroupsPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.host_settings import all_settings, check_hours, check_settings
-from service.api.requests.items import decode_object
+from service.api.requests.items import decode_changes, decode_object
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.responses.host_queues import host_queue_answers
 from service.api.responses.open_hours import open_hours_answer
@@ -25,6 +25,7 @@ from service.leases.host_settings import (
     group_settings,
     rules_of_group,
 )
+from service.model.access import Actor
 from service.model.urls import normalise_host
 from service.storage import Transaction
 
@@ -94,9 +95,26 @@ def get_group(service: TheService, group: GroupPath) -> Response:
 def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheBody) -> Response:
     """Set how a group of hosts is crawled, and its members.
 
-    Settings left out go back to their defaults; `members` and `blocked_until` keep their values.
+    The group may be new. Settings left out go back to their defaults; `members` and `blocked_until`
+    keep their values.
     """
-    settings = all_settings(decode_object(body, GroupBody))
+    return _change_group(service, actor, group, all_settings(decode_object(body, GroupBody)))
+
+
+@router.patch(
+    "/groups/{group}",
+    responses=openapi.answers(GroupAnswer, EXAMPLES["group_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(GroupBody, EXAMPLES["group_patch"], batch=False),
+)
+def patch_group(service: TheService, actor: TheActor, group: GroupPath, body: TheBody) -> Response:
+    """Change how a group of hosts is crawled, and its members.
+
+    The group may be new. Fields left out keep their values.
+    """
+    return _change_group(service, actor, group, decode_changes(body, GroupBody))
+
+
+def _change_group(service: Service, actor: Actor, group: str, settings: dict[str, Any]) -> Response:
     names = settings.pop("members", None)
     members = None if names is None else [normalise_host(name, "members") for name in names]
     check_settings(service, settings)

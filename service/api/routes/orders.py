@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from msgspec import UNSET
 
 from recrawl_client.wire.orders import BudgetAnswer, BudgetBody, PauseAnswer, PauseBody
 from service.access.audit import write_audit
@@ -23,7 +24,7 @@ from service.core.pace import advanced
 from service.epochs.constraints import CONSTRAINED
 from service.leases.host_settings import HOURS
 from service.model.access import Actor
-from service.model.amounts import CRAWLS, Amount, read_budget
+from service.model.amounts import CRAWLS, Amount, is_money, read_budget
 from service.model.errors import BudgetUnitChanges, InvalidField
 from service.status.budget_days import midnight
 from service.status.counts import counts_of_today
@@ -33,6 +34,11 @@ from service.storage.budget.pace import days_since_1970
 
 router = APIRouter(tags=["orders"], route_class=DirectRoute, dependencies=GUARDED)
 
+FREE_PAGES = (
+    "pages whose crawls cost nothing (price 0) are not bounded by this budget: they are crawled as "
+    "often as the delays and caps of their hosts allow; a max_crawl_rate of the host bounds them"
+)
+"""Notice of a budget of money."""
 BUDGET, PAUSE = "budget", "pause"
 """Names under which the orders are held while they change."""
 
@@ -158,7 +164,10 @@ def _answer_budget(service: Service, tx: Transaction) -> Response:
     budget = BudgetInForce(service.budget.settings, tx.orders())
     terms, amount, pace = budget.terms, budget.amount, tx.pace()
     spent = held = None if terms is None else 0.0
-    if terms is not None and pace is not None and (tx.pace_unit() or CRAWLS) == terms.unit:
+    unknown = terms is not None and terms.unit != CRAWLS and spent_on_day(tx, terms.unit) is None
+    if unknown:
+        spent = held = None
+    elif terms is not None and pace is not None and (tx.pace_unit() or CRAWLS) == terms.unit:
         today = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
         taken = today.spent + max(today.debt, 0.0)
         reported = spent_on_day(tx, terms.unit)
@@ -178,6 +187,7 @@ def _answer_budget(service: Service, tx: Transaction) -> Response:
             by_settings=None if by_settings is None else str(by_settings),
             spent_today=spent,
             held_today=held,
+            notice=FREE_PAGES if is_money(budget.unit) else UNSET,
         )
     )
 

@@ -30,8 +30,8 @@ from service.api.responses.outcomes import (
 from service.api.responses.why import Evidence, explain
 from service.api.route import GUARDED, DirectRoute
 from service.batching.registrations import CROSSED, LOCKED, Registration
-from service.budget.admission import forget
 from service.estimation.page_estimate import of_page
+from service.ingest.deletions import delete
 from service.leases.unfinished import unfinished_page
 from service.model import domain
 from service.model.arrays import KEY, SHARD_BITS, Ints, instant
@@ -40,6 +40,7 @@ from service.model.errors import InvalidField, PageNotFound
 from service.model.listing import TagPatch
 from service.model.urls import normalise
 from service.storage import Transaction
+from service.storage.pages.contract import no_page
 from service.storage.pages.tagging import patch_tags
 
 router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED)
@@ -132,8 +133,8 @@ def delete_page(service: TheService, actor: TheActor, page_id: PageIdPath) -> Re
     """Delete a page: its state, its log and its row of the schedule."""
     with service.store.begin() as tx:
         page = tx.page(page_id)
-        forget(tx, np.array([page_id]), tx.now())
-        tx.delete_page(page_id)
+        if not len(delete(tx, np.array([page_id]), tx.now())):
+            raise no_page(page_id)
         write_audit(tx, actor, "page.delete", page.url, before=settings_of(page))
     return Response(status_code=204)
 

@@ -1,4 +1,4 @@
-"""The changes that crawls found last, and the webhooks that deliver them."""
+"""The last changes of pages, and the webhooks that deliver them."""
 
 from fastapi import Response
 

@@ -5,24 +5,25 @@ commits: a reader that has seen a block never misses an earlier one. The number 
 time of its commit, in microseconds, or one more than the last number if that is higher.
 **Reading.** Blocks never change. A place stays valid until the retention deletes its changes. After
 a restore the places up to the backup are valid, and the lost ones behind it are not. Changes of
-deleted pages have no URL.
+deleted pages have no URL, but for the deletion itself.
 **Archive.** With an archive the retention moves whole days of the oldest blocks into files. The
 commit that names the files deletes the blocks, so the files and then the table are one feed.
 """
 
 from abc import abstractmethod
 from collections.abc import Generator, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
 
 from service.archive.log_archive import ArchivedFile
-from service.model.arrays import Ints
+from service.model.arrays import UNIX_ZERO, Ints
 from service.model.changes import (
     ChangeColumns,
     ChangeFilter,
+    DeletedPages,
     FeedBounds,
     FeedColumns,
     FeedPart,
@@ -66,6 +67,18 @@ class FeedStatements(Subject):
         """Return the URLs of those pages (ascending, unique) that match host, prefix and tag."""
 
     @abstractmethod
+    def note_deleted(self, page_id: Ints, now: datetime) -> Ints:
+        """Keep the URLs and tags of pages that are about to be deleted, as long as the feed.
+
+        Return the pages that were kept, ascending: those with a reported crawl. No reader of the
+        feed knows of the others.
+        """
+
+    @abstractmethod
+    def deleted_pages(self, page_id: Ints, only: ChangeFilter) -> DeletedPages:
+        """Return those of these deleted pages (ascending, unique) that match the filter."""
+
+    @abstractmethod
     def feed_bounds(self) -> FeedBounds:
         """Return the bounds of the feed; to notice deletions, read them after the changes."""
 
@@ -81,7 +94,8 @@ class FeedStatements(Subject):
     def cut_feed(self, before: int, limit: int) -> bool:
         """Delete up to `limit` blocks before a number; return whether there were any.
 
-        The newest block stays. Files of earlier changes no longer count.
+        The newest block stays. Files of earlier changes no longer count. Deleted pages whose
+        changes are gone go too, up to `limit`, and count as well.
         """
 
     @abstractmethod
@@ -174,6 +188,31 @@ WITH_TAG = """EXISTS (
     AND page_tags.tag_id = (SELECT tag_id FROM tags WHERE tag = %(tag)s)
 )"""
 
+NOTE_DELETED = """
+INSERT INTO deleted_pages (page_id, url, host, tags, deleted_at)
+SELECT pages.page_id, url, host, coalesce((
+    SELECT {joined_tags} FROM page_tags JOIN tags ON tags.tag_id = page_tags.tag_id
+    WHERE page_tags.page_id = pages.page_id
+), ''), %(now)s
+FROM pages JOIN page_states ON page_states.page_id = pages.page_id
+    JOIN hosts ON hosts.host_id = pages.host_id
+WHERE pages.page_id IN (SELECT value FROM {ids}) AND last_crawl_at IS NOT NULL
+RETURNING page_id
+"""
+DELETED = """
+SELECT page_id, url, tags FROM deleted_pages
+WHERE page_id IN (SELECT value FROM {{ids}}) AND {condition} ORDER BY page_id
+"""
+OF_DELETED_HOST = "host = %(host)s"
+FORGET_DELETED = """
+DELETE FROM deleted_pages WHERE page_id IN (
+    SELECT page_id FROM deleted_pages WHERE deleted_at < %(before)s
+    ORDER BY deleted_at LIMIT %(limit)s
+)
+"""
+KEPT_FOR = timedelta(days=1)
+"""Time for which a deleted page outlives its change: no transaction takes as long."""
+
 
 def blocks(changes: ChangeColumns) -> Iterator[bytes]:
     """Yield the blocks of a commit."""
@@ -242,6 +281,25 @@ class FeedSql(Dialect, FeedStatements):
         return PageUrls(np.array(ids, np.int64), np.array(urls, object))
 
     @override
+    def note_deleted(self, page_id: Ints, now: datetime) -> Ints:
+        kept = [page for (page,) in self.run(NOTE_DELETED, ids=page_id, now=now)]
+        return np.sort(np.array(kept, np.int64))
+
+    @override
+    def deleted_pages(self, page_id: Ints, only: ChangeFilter) -> DeletedPages:
+        wanted = {"host": (only.host, OF_DELETED_HOST), "prefix": (only.prefix, WITH_PREFIX)}
+        wanted = {name: pair for name, pair in wanted.items() if pair[0] is not None}
+        statement = DELETED.format(condition=all_of(condition for _, condition in wanted.values()))
+        values = {name: value for name, (value, _) in wanted.items()}
+        rows = [
+            row
+            for row in self.run(statement, ids=page_id, **values)
+            if only.tag is None or only.tag in row[2].split()
+        ]
+        ids, urls, tags = zip(*rows, strict=True) if rows else ((), (), ())
+        return DeletedPages(np.array(ids, np.int64), np.array(urls, object), np.array(tags, object))
+
+    @override
     def newest_change(self) -> int:
         return self.scalar(NEWEST) or 0
 
@@ -257,12 +315,13 @@ class FeedSql(Dialect, FeedStatements):
     @override
     def cut_feed(self, before: int, limit: int) -> bool:
         last = self.scalar(OLD, before=before, limit=limit)
-        if last is None:
-            return False
-        self.put_meta(CUT, str(last + 1))
-        self.run(DELETE, last=last)
-        self.run(DELETE_FILES, last=last)
-        return True
+        if last is not None:
+            self.put_meta(CUT, str(last + 1))
+            self.run(DELETE, last=last)
+            self.run(DELETE_FILES, last=last)
+        begins_at = UNIX_ZERO + timedelta(microseconds=self.feed_cut())
+        forgotten = self.run(FORGET_DELETED, before=begins_at - KEPT_FOR, limit=limit)
+        return last is not None or forgotten.rowcount > 0
 
     @override
     def feed_files(self, since: int = 0) -> list[ArchivedFile]:

@@ -40,6 +40,7 @@ from service.storage.tables.queue import (
 )
 from service.storage.tables.records import (
     calibrations,
+    deleted_pages,
     feed,
     feed_files,
     history,
@@ -72,6 +73,7 @@ __all__ = [
     "change_hours",
     "crawl_days",
     "deleted_hosts",
+    "deleted_pages",
     "digests",
     "due_pages",
     "ended_sessions",

@@ -44,7 +44,19 @@ feed = sa.Table(
     metadata,
     sa.Column("seq", Id, primary_key=True, autoincrement=False),
     sa.Column("items", sa.LargeBinary, nullable=False),
-    comment="Changes that crawls found: a block a commit, numbered in the order of the commits.",
+    comment="Changes of pages: a block a commit, numbered in the order of the commits.",
+)
+
+deleted_pages = sa.Table(
+    "deleted_pages",
+    metadata,
+    sa.Column("page_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("tags", sa.Text, nullable=False),
+    sa.Column("deleted_at", Instant, nullable=False),
+    sa.Index(None, "deleted_at"),
+    comment="Pages whose deletion the feed has: their last names, kept as long as the feed.",
 )
 
 feed_files = sa.Table(
