@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from structlog.testing import capture_logs
@@ -162,6 +162,23 @@ def test_a_crawler_that_was_told_to_wait_is_not_missed_before(sqlite_api: Live):
     with api.service.store.begin(write=False) as tx:
         asked = api.service.asked.leases(tx)
     assert (asked.until - asked.at).total_seconds() == wait_s
+
+
+def test_pages_of_an_imported_log_are_due_since_their_registration(api: Live):
+    """The crawls before were another crawler's, who was not ours to miss."""
+    began = api.clock()
+    items = [
+        {"url": URLS[0], "observed_at": (began - timedelta(days=n)).isoformat(), "digest": f"{n}"}
+        for n in (70, 65, 60)
+    ]
+    answer = api.client.post("/observations", params={"register": "true"}, json=items)
+    assert answer.json()["accepted"] == 3
+    api.epoch()
+    api.clock.advance(minutes=5)
+    api.service.runner.run_once()
+    assert kinds(api) == []
+    ready_since = datetime.fromisoformat(status(api)["ready_since"])
+    assert began <= ready_since <= api.clock() - timedelta(minutes=5)
 
 
 def test_while_an_operator_pauses_all_hosts_no_crawler_is_missed(sqlite_api: Live):

@@ -268,8 +268,8 @@ FIRST_ROW = """SELECT * FROM (
                 ORDER BY due_pages.next_at LIMIT 1
             ) AS {name}"""
 READY_SINCE = f"""
-SELECT min(CASE WHEN requested_at > ready.next_at THEN requested_at ELSE ready.next_at END)
-    AS ready_at
+SELECT min(CASE WHEN requested_at > ready.next_at THEN requested_at
+    WHEN created_at > ready.next_at THEN created_at ELSE ready.next_at END) AS ready_at
 FROM (
     SELECT next_at, (
         SELECT page_id FROM (
@@ -281,6 +281,7 @@ FROM (
     FROM host_queues WHERE next_at IS NOT NULL ORDER BY next_at LIMIT %(limit)s
 ) AS ready
 LEFT JOIN page_states ON page_states.page_id = ready.page_id
+LEFT JOIN pages ON pages.page_id = ready.page_id
 """
 """Statement for the first page of each of the host queues that are ready first. The bound of a
 requested page lies a century earlier, or is the end of an old delay; the page waits since the
