@@ -14,6 +14,8 @@ from service.storage import Transaction
 LEARNT_IN = timedelta(days=7)
 """Time by which requests that teach nothing are foreseen, and by which leases count as usual."""
 DAY = timedelta(days=1)
+FEW_LEASES = 100
+"""Crawls for each lease from which on a fleet reads the schedule alone."""
 
 NO_TIME = Window(0.0, 0.0)
 
@@ -36,6 +38,11 @@ class RequestCounts(NamedTuple):
     def with_leases(self) -> bool:
         """True if at least half of the crawls have leases, whose pace keeps the budget."""
         return self.n_leased > 0 and 2 * self.n_leased >= self.n_reported
+
+    @property
+    def of_readers(self) -> bool:
+        """True if nearly all crawls are of readers, who crawl all that is due."""
+        return self.n_reported > 0 and FEW_LEASES * self.n_leased <= self.n_reported
 
 
 NO_REQUESTS = RequestCounts()
@@ -109,7 +116,8 @@ def readers_after(
 ) -> tuple[float, Readers | None]:
     """Return the budget factor until now, and what is known of readers; None: nobody is to count.
 
-    The factor is 1 where leases keep the budget. Without any request, it stays.
+    The factor is 1 where leases keep the budget. Without any request, it stays. Where some crawls
+    have leases, the pace may hold back what is due, so that the feedback alone is the factor.
     """
     if last is None or last.certificate is None or requests.with_leases:
         return 1.0, None
@@ -117,6 +125,8 @@ def readers_after(
     a_day = _without_first_crawls(before) / each
     if not (requests.n_reported and a_day):
         return before.budget_factor, None
+    if not requests.of_readers:
+        return feedback, None
     a_day *= share_wanted(feedback, settling_days(a_day, n_pages))
     still_due = before.still_due or 0.0
     still_due += a_day * since.days - max(requests.n_since - n_first, 0.0)

@@ -131,6 +131,14 @@ def test_with_leases_or_without_any_request_nobody_is_counted():
     assert readers_after(moved, RequestCounts(since=TWO_DAYS), 0, 1.0, 50) == (1.7, None)
 
 
+def test_with_some_leases_the_feedback_alone_is_the_factor():
+    """The pace of leases holds back pages that are due, so counting would slow the others down."""
+    last = replace(LAST, certificate=replace(CERTIFICATE, budget_factor=1.7, still_due=30.0))
+    some = RequestCounts(n_since=25.0, n_reported=100.0, n_leased=2.0, since=TWO_DAYS)
+    assert readers_after(last, some, 0, 0.9, 50) == (0.9, None)
+    assert readers_after(last, some._replace(n_leased=1.0), 0, 0.9, 50)[1] is not None
+
+
 def test_without_any_request_the_factor_stays():
     moved = replace(LAST, certificate=replace(CERTIFICATE, budget_factor=1.7))
     assert factor_after(moved, RequestCounts(since=TWO_DAYS), 0, 50) == 1.7
