@@ -116,8 +116,8 @@ def readers_after(
 ) -> tuple[float, Readers | None]:
     """Return the budget factor until now, and what is known of readers; None: nobody is to count.
 
-    The factor is 1 where leases keep the budget. Without any request, it stays. Where some crawls
-    have leases, the pace may hold back what is due, so that the feedback alone is the factor.
+    The factor is 1 where leases keep the budget. Without any request, it stays. A pace may hold
+    back what is due, so with some leases the feedback alone is the factor.
     """
     if last is None or last.certificate is None or requests.with_leases:
         return 1.0, None
