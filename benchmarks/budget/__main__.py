@@ -4,7 +4,7 @@
 
     quiet a b c1 c2 d e   the seven trials: nothing happens; false pings; 30 % new pages a week;
                           30 % of pages, or of crawls, time out; caps; ten times the budget
-    readers               a quiet world and trial a, without leases
+    readers               without leases: quiet worlds of several sizes, and trial a
     good                  5,000 and 1,000 good new pages for each 1,000 that are known
     junk                  5,000 URLs of one content for each 1,000 pages, in five places
     sites                 real sites, with loans of 1, 3 and 7 days and without a gate
@@ -18,6 +18,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ EVERY, RARELY = 1 / 24, 0.25
 FIRST_SHARE = 0.5
 LEARNT = 20
 """Day from which readers without leases keep the budget."""
+WATCHED = LEARNT + 42.0
+"""Length of a quiet world of such readers, days: six weeks from then on."""
 
 Line = dict[str, Any]
 
@@ -59,6 +62,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--loan", type=float, default=0.0, help="days of budget; 0: hard days")
     options.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options.add_argument("--pages", type=int, default=800, help="pages of a trial at its start")
+    options.add_argument("--budgets", type=float, nargs="+", default=[20.0, 160.0])
+    options.add_argument("--days-each", type=float, nargs="+", default=[5.0, 10.0, 20.0])
     options.add_argument("--rarely", action="store_true", help="a fleet of every six hours")
     options.add_argument("--places", nargs="+", choices=[*JUNK_PLACES], default=[*JUNK_PLACES])
     options.add_argument("--traces", type=Path, help="folder of traces, for the trial sites")
@@ -96,21 +101,32 @@ def capped_days(game: Game) -> Line:
 
 
 def readers(_: str, options: argparse.Namespace) -> Iterator[Line]:
-    """Yield the figures of crawlers that crawl all that is due, from day `LEARNT` on."""
-    for make in (quiet, pinged):
+    """Yield the figures of crawlers that crawl all that is due, from day `LEARNT` on.
+
+    Each of `--budgets` crawls a day, R, has worlds of n pages with each of `--days-each` as n/R.
+    """
+    trials: list[tuple[str, Callable[..., Trial]]] = []
+    for budget in options.budgets:
+        for days in options.days_each:
+            name, n = f"quiet, R = {budget:g}, n/R = {days:g}", round(days * budget)
+            trials.append((name, partial(quiet, n, days=WATCHED, per_page=1 / days)))
+    for name, make in (*trials, ("pinged", partial(pinged, options.pages))):
         for seed in options.seeds:
-            game = play(make(options.pages, seed), seed, gated=False)
-            off = (game.by_day / game.budgets - 1)[LEARNT:]
-            weeks = off[: len(off) // 7 * 7].reshape(-1, 7).mean(1)
-            slack = 3 / np.sqrt(game.budgets[0])
-            yield {
-                "trial": make.__name__,
-                "worst_day": float(np.abs(off).max()),
-                "allowed_day": 0.04 + float(slack),
-                "worst_week": float(np.abs(weeks).max()),
-                "used": float(1 + off.mean()),
-                "staleness": float(game.staleness(8)[4:].mean()),
-            }
+            game = play(make(seed=seed), seed, gated=False)
+            yield {"trial": name, "seed": seed, **kept(game)}
+
+
+def kept(game: Game) -> Line:
+    """Return how the days and weeks of a game keep the budget from day `LEARNT` on."""
+    off = (game.by_day / game.budgets - 1)[LEARNT:]
+    weeks = off[: len(off) // 7 * 7].reshape(-1, 7).mean(1)
+    return {
+        "worst_day": float(np.abs(off).max()),
+        "allowed_day": 0.04 + 3 / float(np.sqrt(game.budgets[0])),
+        "worst_week": float(np.abs(weeks).max()),
+        "used": float(1 + off.mean()),
+        "staleness": float(game.staleness(8)[4:].mean()),
+    }
 
 
 def good(_: str, options: argparse.Namespace) -> Iterator[Line]:

@@ -89,10 +89,10 @@ def rates(n: int, rng: np.random.Generator, median: float = RATE) -> Floats:
     return rng.lognormal(np.log(median), SIGMA, n)
 
 
-def quiet(n: int, seed: int, days: float = 60.0) -> Trial:
+def quiet(n: int, seed: int, days: float = 60.0, per_page: float = PER_PAGE) -> Trial:
     """Return pages among which nothing happens but changes."""
     rng = np.random.default_rng(seed)
-    return Trial(world_of(rates(n, rng), sites(n), days, rng), lambda _: PER_PAGE * n)
+    return Trial(world_of(rates(n, rng), sites(n), days, rng), lambda _: per_page * n)
 
 
 def pinged(n: int, seed: int, days: float = 80.0, begin: float = 40.0) -> Trial:

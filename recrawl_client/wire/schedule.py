@@ -97,8 +97,8 @@ class Epoch(Struct, frozen=True, kw_only=True):
     n_pages: int | None = None
     """Number of scheduled pages."""
     budget_factor: float | None = None
-    """Factor on all crawl rates, without a unit: 1 where crawlers take leases, else above 1 after
-    fewer requests than the bandwidth has."""
+    """Factor on all crawl rates, without a unit: 1 where crawlers take leases, else the one at
+    which as many crawls are due until the next epoch as the bandwidth has."""
     prior: dict[str, float] | None = None
     """Parameters of the prior distribution of change rates; the names depend on the estimator.
     `age_0` to `age_11` are the age profile, where ages matter."""

@@ -3,9 +3,9 @@
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from service.core.budget_factor import Spent, Window, budget_factor
+from service.core.budget_factor import Spent, Window, budget_factor, settling_days, share_wanted
 from service.core.common_values import Joint, total
-from service.epochs.urgency import LATE
+from service.epochs.urgency import LATE, Readers
 from service.history.reading import counts_between
 from service.model.domain import Certificate, Epoch
 from service.model.history import STEP, step_of
@@ -14,6 +14,8 @@ from service.storage import Transaction
 LEARNT_IN = timedelta(days=7)
 """Time by which requests that teach nothing are foreseen, and by which leases count as usual."""
 DAY = timedelta(days=1)
+FEW_LEASES = 100
+"""Crawls for each lease from which on a fleet reads the schedule alone."""
 
 NO_TIME = Window(0.0, 0.0)
 
@@ -36,6 +38,11 @@ class RequestCounts(NamedTuple):
     def with_leases(self) -> bool:
         """True if at least half of the crawls have leases, whose pace keeps the budget."""
         return self.n_leased > 0 and 2 * self.n_leased >= self.n_reported
+
+    @property
+    def of_readers(self) -> bool:
+        """True if nearly all crawls are of readers, who crawl all that is due."""
+        return self.n_reported > 0 and FEW_LEASES * self.n_leased <= self.n_reported
 
 
 NO_REQUESTS = RequestCounts()
@@ -79,7 +86,7 @@ def joined(own: RequestCounts) -> Joint[RequestCounts]:
 def factor_after(
     last: Epoch | None, requests: RequestCounts, n_first: int, n_pages: int, each: float = 1.0
 ) -> float:
-    """Return the budget factor after the requests since the last epoch; 1 with leases.
+    """Return the feedback of the requests since the last epoch; 1 with leases.
 
     `each` is the mean cost of a crawl in the unit of the budget, by which crawls are compared.
 
@@ -89,12 +96,41 @@ def factor_after(
     """
     if last is None or last.certificate is None or requests.with_leases:
         return 1.0
-    before = last.certificate
+    certificate = last.certificate
+    # in an epoch of an older release, the feedback was the factor itself
+    before = certificate.feedback or certificate.budget_factor
     if not requests.n_reported:
-        return before.budget_factor
+        return before
     n, days = max(requests.n_since - n_first, 0.0), requests.since.days
-    crawls = Spent(n, _without_first_crawls(before) / each * days, n_pages)
-    return budget_factor(before.budget_factor, crawls, days)
+    crawls = Spent(n, _without_first_crawls(certificate) / each * days, n_pages)
+    return budget_factor(before, crawls, days)
+
+
+def readers_after(
+    last: Epoch | None,
+    requests: RequestCounts,
+    n_first: int,
+    feedback: float,
+    n_pages: int,
+    each: float = 1.0,
+) -> tuple[float, Readers | None]:
+    """Return the budget factor until now, and what is known of readers; None: nobody is to count.
+
+    The factor is 1 where leases keep the budget. Without any request, it stays. A pace may hold
+    back what is due, so with some leases the feedback alone is the factor.
+    """
+    if last is None or last.certificate is None or requests.with_leases:
+        return 1.0, None
+    before, since = last.certificate, requests.since
+    a_day = _without_first_crawls(before) / each
+    if not (requests.n_reported and a_day):
+        return before.budget_factor, None
+    if not requests.of_readers:
+        return feedback, None
+    a_day *= share_wanted(feedback, settling_days(a_day, n_pages))
+    still_due = before.still_due or 0.0
+    still_due += a_day * since.days - max(requests.n_since - n_first, 0.0)
+    return before.budget_factor, Readers(still_due, since, a_day, feedback)
 
 
 def _without_first_crawls(certificate: Certificate) -> float:

@@ -33,13 +33,13 @@ from service.epochs.division import (
 from service.epochs.group_hours import HoursInForce
 from service.epochs.optimum import AllocationInput, capacities_of, optimum_in_windows, priced
 from service.epochs.plan import Plan
-from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, joined
+from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, joined, readers_after
 from service.epochs.shifts import exposures, placed, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.epochs.windows import HostWindows, closing, demand
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS
-from service.model.arrays import Floats, Ints
+from service.model.arrays import Floats, Ints, places
 from service.model.columns import NOT_SHIFTED, CapColumns, EpochColumns, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability, Timing
 
@@ -118,7 +118,7 @@ def solve(problem: Problem) -> Joint[EpochResult]:
     )
     place = placed(pages, problem.hours_in_force)
     rates = yield from _rates(problem, budget, wants, costs)
-    urgencies = yield from _urgencies(problem, rates.crawl, wants, costs, place)
+    urgencies, feedback = yield from _urgencies(problem, rates.crawl, wants, costs, place)
     since = LastEpoch.of(problem.last, problem.evidence)
     hours = problem.change_hours, place, problem.caps, since, problem.now
     closes = closing(problem.windows)
@@ -158,6 +158,8 @@ def solve(problem: Problem) -> Joint[EpochResult]:
         observed_ratios=urgencies.observed_ratios,
         window_losses=tuple((*loss,) for loss in rates.losses),
         window_demand=window_demand,
+        feedback=feedback,
+        still_due=urgencies.still_due,
     )
     return EpochResult(schedule, certificate, urgencies.evidence)
 
@@ -204,24 +206,30 @@ def _losses_before(problem: Problem) -> tuple[float, dict[str, float]]:
 
 def _urgencies(
     problem: Problem, crawl_rate: Floats, wants: Wanted, costs: UnitCosts, place: Ints
-) -> Joint[Urgency]:
-    """Return the urgency of each page; 1 where the plan leaves it out."""
+) -> Joint[tuple[Urgency, float]]:
+    """Return the urgency of each page, 1 where the plan leaves it out, and the feedback."""
     pages, now = problem.pages, problem.now
     if not problem.plan.with_urgency:
-        return Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), problem.evidence)
+        return Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), problem.evidence), 1.0
     n_first = yield from count(n_first_crawled(pages, problem.requests.since, now))
     last, plan = problem.last, problem.plan
     if last and last.certificate and last.certificate.unit != plan.unit:
         last = None
-    on_all = factor_after(last, problem.requests, n_first, wants.n_copies, costs.mean)
+    counted, sharing_it = (last, problem.requests, n_first), (wants.n_copies, costs.mean)
+    feedback = factor_after(*counted, *sharing_it)
+    on_all, readers = readers_after(*counted, feedback, *sharing_it)
+    if readers is not None and problem.windows is not None:
+        closing_hosts = problem.windows.host_id[problem.windows.closes]
+        in_hours = places(pages.host_id, closing_hosts) >= 0
+        readers = readers._replace(in_hours=in_hours)
     exposure, like = exposures(pages, problem.change_hours, place), pages
     if problem.profile is not None:
         exposure = aged_exposures(pages, problem.profile, now, exposure)
         like = hot_apart(pages, problem.profile, now)
     situation = like, problem.estimates, crawl_rate, problem.caps, now
     since = LastEpoch.of(problem.last, problem.evidence)
-    beside = exposure, problem.hazard, problem.n_groups
-    return (yield from urgency(*situation, since, on_all, *beside))
+    beside = exposure, problem.hazard, problem.n_groups, readers
+    return (yield from urgency(*situation, since, on_all, *beside)), feedback
 
 
 def total_costs(

@@ -2,8 +2,8 @@
 
 A page is due sooner after crawls found other pages of its URL group changed, and later after crawls
 found them unchanged (`core.siblings`). This counts as far as pages of the group have been seen to
-change together (`core.shared_changes`). One factor on all pages, which the caller has, keeps the
-number of crawls at the budget (`core.budget_factor`).
+change together (`core.shared_changes`). One factor on all pages, the budget factor, keeps the
+crawls of readers without leases at the budget (`core.due_counts`).
 """
 
 from datetime import timedelta
@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core.budget_factor import Window
+from service.core.budget_factor import HIGHEST, Window
 from service.core.common_values import Joint, anywhere, total
+from service.core.due_counts import STEPS, counts, moved, needed_rates
 from service.core.shared_changes import ShareEvidence, in_common, learn, shares
 from service.core.siblings import corpus_ratios, shared, siblings
 from service.estimation.estimates import RateEstimates
@@ -42,6 +43,21 @@ LEAST_EXPECTED = 1e-6
 SHOWN = 1e-6
 """Relative difference up to which an urgency shows a ratio: of seven digits."""
 
+FARTHEST_DAYS = 1.0
+"""Maximum time ahead for which due crawls are counted, days."""
+
+SHORT_DAYS = 0.25
+"""Maximum lack of due crawls that later epochs make up, days of the budget."""
+
+MOST_IN_HOURS = 0.1
+"""Maximum share of the crawls on hosts with windows or blackouts for due crawls to be counted."""
+
+MOST_EACH = 1_000
+"""Maximum crawls of a page in that time that count."""
+
+BLOCK = 1 << 16
+"""Pages whose due crawls are counted at a time."""
+
 TINY = 1e-100
 """Rate below which, or above whose inverse, the urgency is 1."""
 
@@ -61,6 +77,8 @@ class Urgency(NamedTuple):
     observed_ratio: Floats | None = None
     """(N,) ratios of observed to expected changes by siblings, whatever limits the urgency; None:
     1 for all pages."""
+    still_due: float | None = None
+    """As in `Certificate`."""
 
     def hidden_ratio(self, of_pages: Floats, shifted: Bools) -> Floats | None:
         """Return the ratios that the urgency in force does not show, 0 for others; None: none.
@@ -94,6 +112,36 @@ class LastEpoch(NamedTuple):
 NO_EPOCH = LastEpoch(NO_TIME)
 
 
+class Readers(NamedTuple):
+    """Readers without leases, who crawl all that is due, as an epoch knows them."""
+
+    still_due: float
+    """Crawls that earlier epochs, and the time since, have made due, and that are not counted."""
+    counted: Window
+    """Time in which requests were counted."""
+    a_day: float
+    """Crawls a day that readers should make."""
+    feedback: float = 1.0
+    """As in `Certificate`. It is the factor where too many pages are `in_hours`."""
+    in_hours: Bools | None = None
+    """(N,) pages of hosts with windows or blackouts; None: no page."""
+
+
+class Clocked(NamedTuple):
+    """(N,) pages as an epoch dates their next crawls."""
+
+    pages: EpochColumns
+    where: Bools
+    """True for pages that have been crawled and have a rate."""
+    free: Bools
+    """True for pages on which the budget factor is."""
+    crawl_rate: Floats
+    urgency: Floats
+    """Urgency without the budget factor."""
+    age: Floats
+    """Time since the last crawl, days."""
+
+
 def urgency(
     pages: EpochColumns,
     estimates: RateEstimates,
@@ -105,6 +153,7 @@ def urgency(
     exposure: Floats | None = None,
     hazard: Floats | None = None,
     n_groups: int | None = None,
+    readers: Readers | None = None,
 ) -> Joint[Urgency]:
     """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
 
@@ -112,7 +161,8 @@ def urgency(
 
     `exposure` has the operational lengths of last intervals, days; None: the lengths. `hazard` has
     the changes expected by wide revisions since each page's last crawl; None: of no page.
-    `n_groups` is the number of buckets of URL groups; None: by the number of pages.
+    `n_groups` is the number of buckets of URL groups; None: by the number of pages. With `readers`,
+    the factor is the one at which as many crawls are due until the next epoch as are wanted.
 
     The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. Siblings do
     not count for pages that are crawled every `OFTEN_DAYS` or sooner. The bounds
@@ -145,9 +195,60 @@ def urgency(
     if len(caps):
         free = free & ~np.isin(pages.host_id, caps.host_id)
         factor[~free] = 1.0
+    still_due = None
+    if readers is not None and window.days > 0:
+        due = Clocked(pages, clocked, free, crawl_rate, factor, age)
+        ahead = min(window.days, FARTHEST_DAYS)
+        budget_factor, still_due = yield from _counted(readers, due, ahead, budget_factor)
     rate = crawl_rate[free]
     factor[free] = bounded(pages, free, rate, factor[free] * budget_factor)
-    return Urgency(factor, budget_factor, ratios, evidence, observed)
+    return Urgency(factor, budget_factor, ratios, evidence, observed, still_due)
+
+
+def _counted(
+    readers: Readers, due: Clocked, ahead: float, last: float
+) -> Joint[tuple[float, float]]:
+    """Return the budget factor by which as many crawls are due within some days as are wanted.
+
+    `last` is the factor until now. The second number is `Urgency.still_due`.
+
+    Pages that were made due and not crawled yet are due again, whatever holds them up. So they are
+    wanted beside the crawls of the time ahead.
+    """
+    of_steps, n_uncounted, end = np.zeros(STEPS + 1, np.int64), 0, readers.counted.end
+    for start in range(0, len(due.age), BLOCK):
+        row = start + np.flatnonzero(due.where[start : start + BLOCK])
+        of_steps += counts(_needed_factors(due, row, ahead))
+        late = (due.age[row] <= end) & (due.pages.n_observations[row] > 1)
+        n_uncounted += int(np.count_nonzero(late))
+    planned, in_hours = float(due.crawl_rate[due.where].sum()), 0.0
+    if readers.in_hours is not None:
+        in_hours = float(due.crawl_rate[due.where & readers.in_hours].sum())
+    sums = yield from total((of_steps, n_uncounted, planned, in_hours))
+    of_steps, n_uncounted, planned, in_hours = sums
+    if in_hours > MOST_IN_HOURS * planned:
+        return readers.feedback, 0.0
+    n_crawls = readers.still_due + readers.a_day * (ahead + end) - n_uncounted
+    factor, beyond = moved(of_steps, n_crawls, last)
+    # a lack is made up by the next epochs, unless there are too few pages for it
+    lack = min(beyond + SHORT_DAYS * readers.a_day, 0.0)
+    return factor, float(readers.still_due + max(beyond, lack))
+
+
+def _needed_factors(due: Clocked, row: Ints, ahead: float) -> Floats:
+    """Return the factor that each crawl of pages needs, 0 or infinite where it has no effect."""
+    interval = due.pages.interval_factor
+    most = np.minimum(HIGHEST * due.urgency[row] * due.crawl_rate[row] * ahead, MOST_EACH)
+    n_each = 1 + most.astype(np.int64)
+    first = np.cumsum(n_each) - n_each
+    nth = 1 + np.arange(n_each.sum()) - np.repeat(first, n_each)
+    of = np.repeat(row, n_each)
+    crawl_rate = due.crawl_rate[of]
+    rate = needed_rates(nth, due.age[of], interval[of], ahead) / crawl_rate
+    needed, reached = rate / due.urgency[of], bounded(due.pages, of, crawl_rate, rate)
+    fixed = np.where(needed <= 1.0, 0.0, np.inf)
+    needed = np.where(reached > rate, 0.0, np.where(reached < rate, np.inf, needed))
+    return np.where(due.free[of], needed, fixed)
 
 
 def _by_revisions(hazard: Floats, change_rate: Floats, age: Floats) -> Floats:

@@ -363,6 +363,12 @@ class Certificate:
     """Windows, blackouts and the planned amount a day of the hosts that have them, in `unit`.
 
     Hosts that are always open have empty texts. Empty: no host has windows."""
+    feedback: float | None = None
+    """Factor on the crawls that readers without leases should make, after their requests until now
+    (`core.budget_factor`); None: the epoch is older than this."""
+    still_due: float | None = None
+    """Crawls that earlier epochs made due and that are still to be made when requests were counted,
+    beside those of the time since; None: nobody's crawls are counted."""
 
 
 @dataclass(frozen=True, slots=True)

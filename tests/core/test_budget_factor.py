@@ -11,6 +11,8 @@ from service.core.budget_factor import (
     MOST_OVERSPENT,
     Spent,
     budget_factor,
+    settling_days,
+    share_wanted,
 )
 from service.core.checks import InvalidInput
 
@@ -66,6 +68,26 @@ def test_a_plan_that_asks_for_more_or_less_than_its_rates_settles_at_them():
             factor = after(factor, n_crawled)
         assert factor * excess == pytest.approx(1.0, abs=1e-9)
         assert spent_so_far / PER_DAY == pytest.approx(400 + 10 * np.log(excess), rel=1e-3)
+
+
+def test_few_crawls_left_over_are_made_up_soon_and_many_over_the_settling_time():
+    assert share_wanted(1.0, 10.0) == 1.0
+    assert share_wanted(np.exp(0.003), 10.0) == pytest.approx(1.003 + 0.01, abs=1e-5)
+    assert share_wanted(np.exp(-0.3), 10.0) == pytest.approx(np.exp(-0.3) - 0.1)
+    assert share_wanted(4.0, 40.0) == 4.1
+
+
+@given(st.floats(LOWEST, HIGHEST), st.floats(20.0, 1e5), st.integers(0, 10**6))
+def test_readers_who_make_what_is_wanted_come_to_the_budget(feedback, a_day, n_pages):
+    """What a day makes beyond the budget is what fewer crawls are left over."""
+    settles = settling_days(a_day, n_pages)
+    for _ in range(3):
+        share = share_wanted(feedback, settles)
+        after_it = budget_factor(feedback, Spent(share * a_day, a_day, n_pages), 1.0)
+        made_up = settles * np.log(feedback / after_it)
+        assert made_up == pytest.approx(share - 1.0, abs=1e-9)
+        assert abs(np.log(after_it)) <= abs(np.log(feedback)) + 1e-12
+        feedback = after_it
 
 
 def test_nothing_planned_changes_nothing():

@@ -1,5 +1,7 @@
 """Recalibration in epochs: forecasts as the crawls met them, kept by the epoch, used by all."""
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import World
 from service.core.recalibration import N_NUMBERS, Recalibration
 from service.epochs.recalibration import NO_OUTCOMES, read_outcomes
+from service.epochs.urgency import LATE
 from service.estimation.rules import fitted_last
 from service.estimation.shard_rates import EpochFacts
 from service.model.arrays import instant
@@ -52,15 +55,14 @@ def test_an_epoch_reads_the_forecasts_that_the_crawls_met():
         clock.advance(float(day))
         fleet.new_epoch()
         due = fleet.due(day + 1.0)
-        n_before = len(fleet.predicted.page)
         clock.advance(day + 1.0)
         fleet.crawl(choose(due, float(day), day + 1.0, 10.0))
     with fleet.store.begin(write=False) as tx:
         last = tx.epoch_in_force()
         estimator = fitted_last(tx, fleet.plan.estimator, last)
         outcomes = read_outcomes(tx, tx.load_columns(), estimator, last, instant(clock()))
-    met = fleet.predicted
-    newest = slice(n_before, None)
+    met, late = fleet.predicted, LATE / timedelta(days=1)
+    newest = (met.at > 19.0 - late) & (met.at <= 20.0 - late)
     page, rows = np.unique(met.page[newest], return_index=True)
     told = EpochFacts.of(last).recalibration.forecast(outcomes.probability)
     assert len(outcomes.changed) == len(page) > 2

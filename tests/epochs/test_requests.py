@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 from support.store_cases import CERTIFICATE, DAY, T0
 
-from service.core.budget_factor import Spent, Window, budget_factor
-from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, read_requests
+from service.core.budget_factor import Spent, Window, budget_factor, share_wanted
+from service.epochs.requests import (
+    NO_REQUESTS,
+    RequestCounts,
+    factor_after,
+    read_requests,
+    readers_after,
+)
+from service.epochs.urgency import Readers
 from service.model.domain import Epoch, EpochStatus
 from service.model.history import ALL_HOSTS, COUNTS, StepSums, Tally
 
@@ -92,6 +99,44 @@ def test_with_leases_or_before_any_epoch_the_factor_is_1():
     assert factor_after(moved, half, 0, 50) == 1.0
     assert factor_after(moved, half._replace(n_leased=49.0), 0, 50) != 1.0
     assert factor_after(None, half, 0, 50) == 1.0
+
+
+def test_the_feedback_goes_on_from_the_last_one_and_not_from_the_factor():
+    last = replace(LAST, certificate=replace(CERTIFICATE, budget_factor=1.7, feedback=0.9))
+    requests = RequestCounts(n_since=25.0, n_reported=100.0, since=TWO_DAYS)
+    expected = budget_factor(0.9, Spent(25.0, 20.0, 50), 2.0)
+    assert factor_after(last, requests, 0, 50) == expected
+
+
+def test_crawls_still_due_are_what_was_made_due_less_the_requests():
+    since = Window(2.25, 0.25)
+    requests = RequestCounts(n_since=25.0, n_reported=100.0, since=since)
+    last = replace(LAST, certificate=replace(CERTIFICATE, budget_factor=1.7, still_due=3.0))
+    factor, readers = readers_after(last, requests, 5, 1.0, 50)
+    assert factor == 1.7
+    assert readers == Readers(3.0 + 2 * 10.0 - 20.0, since, 10.0, 1.0)
+    _, fewer = readers_after(last, requests, 5, 0.9, 50)
+    assert fewer.a_day == pytest.approx(10.0 * share_wanted(0.9, 10.0))
+    _, first = readers_after(LAST, requests, 5, 1.0, 50)
+    assert first.still_due == 0.0, "an epoch of an older release"
+    _, dear = readers_after(last, requests, 5, 1.0, 50, each=2.0)
+    assert dear.a_day == 5.0
+
+
+def test_with_leases_or_without_any_request_nobody_is_counted():
+    moved = replace(LAST, certificate=replace(CERTIFICATE, budget_factor=1.7))
+    leased = RequestCounts(n_since=25.0, n_reported=100.0, n_leased=50.0, since=TWO_DAYS)
+    assert readers_after(moved, leased, 0, 1.0, 50) == (1.0, None)
+    assert readers_after(None, leased, 0, 1.0, 50) == (1.0, None)
+    assert readers_after(moved, RequestCounts(since=TWO_DAYS), 0, 1.0, 50) == (1.7, None)
+
+
+def test_with_some_leases_the_feedback_alone_is_the_factor():
+    """The pace of leases holds back pages that are due, so counting would slow the others down."""
+    last = replace(LAST, certificate=replace(CERTIFICATE, budget_factor=1.7, still_due=30.0))
+    some = RequestCounts(n_since=25.0, n_reported=100.0, n_leased=2.0, since=TWO_DAYS)
+    assert readers_after(last, some, 0, 0.9, 50) == (0.9, None)
+    assert readers_after(last, some._replace(n_leased=1.0), 0, 0.9, 50)[1] is not None
 
 
 def test_without_any_request_the_factor_stays():

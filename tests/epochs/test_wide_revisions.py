@@ -8,8 +8,8 @@ import pytest
 from support.ingest_cases import crawl, estimate, rules
 from support.plain_revisions import plainly_revised
 from support.store_cases import T0, page_of, register
+from support.urgency_cases import DAY, HOUR, NO_CAPS, NOW, corpus, known, urgency
 
-from epochs.test_urgency import DAY, HOUR, NO_CAPS, NOW, corpus, known, urgency
 from recrawl_lab.memory.store import MemoryStore
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE

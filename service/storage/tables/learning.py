@@ -38,6 +38,8 @@ epochs = sa.Table(
     sa.Column("recalibration", Json),
     sa.Column("window_losses", Json),
     sa.Column("window_demand", Json),
+    sa.Column("feedback", sa.Double),
+    sa.Column("still_due", sa.Double),
     sa.Index(
         "epochs_one_request_idx",
         "status",
