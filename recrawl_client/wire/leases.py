@@ -113,6 +113,9 @@ class Leased(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Recommended wait before the next request, seconds; absent when there are items."""
     paused_until: Instant | None = None
     """End of the pause of all hosts; absent without one."""
+    held_by: Literal["budget", "income"] | None = None
+    """Reason for no items that holds for every page: `budget`, today's is spent; `income`, its
+    income so far is. Absent for others, which `GET /leases?explain=true` states."""
     reported: Reported | None = None
     """Outcomes of the crawls in `report`; absent without them."""
 

@@ -68,7 +68,15 @@ class BudgetAnswer(Struct, frozen=True, kw_only=True):
     else the reports, as `today.spent` of GET /status. Null without a budget, and until midnight
     after a change to another unit than crawls."""
     held_today: float | None = None
-    """Further amount that leases hold whose costs are not reported; 0 under a budget of crawls,
-    null where `spent_today` is null."""
+    """Further amount that is held: under a budget of crawls by servers for their next leases, and
+    for a minute after a server has died; else by leases whose costs are not reported. Null where
+    `spent_today` is null."""
+    left_today: float | None = None
+    """Amount that crawls may still take on this UTC day, without a loan; null without a budget."""
+    left_now: float | None = None
+    """Part of it for crawls that are due now; the rest comes with the time. Null without a
+    budget."""
+    next_at: Instant | None = None
+    """Instant of the next crawl that the budget allows; null: one may come now, or no budget."""
     notice: str | UnsetType = UNSET
     """Crawls that the budget does not bound; absent where it bounds all."""

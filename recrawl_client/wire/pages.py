@@ -177,6 +177,7 @@ HoldKind = Literal[
     "not_due",
     "cap",
     "budget",
+    "income",
     "no_worker",
     "no_crawler",
     "host_busy",
@@ -194,7 +195,8 @@ class WhyAnswer(Struct, frozen=True, kw_only=True):
     """Reason why the page is not crawled now. `leased`: a worker crawls it. `unreported`,
     `set_aside`: its leases ended without a report. `retired`: never due by itself. `stopped`,
     `waits_for_group`: first crawls of its URL group. `unscheduled`: no due time. `not_due`: due
-    later. `host_paused`, `window_closed`, `cap`, `budget`: as named. `no_worker`: nothing has
+    later. `host_paused`, `window_closed`, `cap`, `budget`: as named. `income`: the
+    budget has spent what the day has brought so far, and comes in shares. `no_worker`: nothing has
     queued it. `no_crawler`: nobody asks for leases. `host_busy`: other pages of its host come
     first. `ready`: the next request for leases gets it."""
     until: Instant | None

@@ -62,8 +62,12 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     """Part of the bandwidth for refreshes a day, in `unit`."""
     overhead: float | None = None
     """Requests a day that teach nothing, in `unit`, as in the epoch in force."""
+    reserved: float | None = None
+    """Part of the bandwidth that refreshes leave to first crawls a day, in `unit`: with `planned`
+    and `overhead` it is the bandwidth, unless minimum crawl rates exceed their part."""
     first_crawls: float | None = None
-    """Maximum of first crawls a day; null without a maximum."""
+    """Maximum of first crawls a day, above what is reserved: they come before refreshes. Null
+    without a maximum."""
     feasible: bool
     """True if all minimum crawl rates fit into the bandwidth."""
     reason: str | None = None

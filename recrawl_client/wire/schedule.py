@@ -74,8 +74,12 @@ class Epoch(Struct, frozen=True, kw_only=True):
     overhead: float | None = None
     """Requests a day that teach nothing, such as retries, by those of the last seven days, in
     `unit`."""
+    reserved: float | None = None
+    """Part of the bandwidth that refreshes leave to first crawls a day, in `unit`: with `planned`
+    and `overhead` it is the bandwidth, unless minimum crawl rates exceed their part."""
     first_crawls: float | None = None
-    """Maximum of first crawls a day; null without a maximum, because no bandwidth is set."""
+    """Maximum of first crawls a day, above what is reserved: they come before refreshes. Null
+    without a maximum, because no bandwidth is set."""
     bandwidth_used: float | None = None
     """Amount that the schedule spends on refreshes a day, in `unit`."""
     unit: str | None = None

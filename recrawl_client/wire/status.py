@@ -97,8 +97,8 @@ class Today(Struct, frozen=True, kw_only=True):
     n_changed: int
     """Number of accepted crawls that found a change."""
     spent: float | None
-    """Amount that the accepted crawls took, in the unit of the budget; null under one of crawls,
-    and on the day on which the unit changed."""
+    """Amount of the budget that crawls have taken, in its unit, as `spent_today` of GET /budget;
+    null without a budget, and on the day on which its unit changed."""
 
 
 class BudgetInForce(Struct, frozen=True, kw_only=True):
@@ -112,6 +112,8 @@ class BudgetInForce(Struct, frozen=True, kw_only=True):
     """Maximum loan, in days of budget."""
     spent_until: Instant | None = None
     """Midnight to which the budget is spent; null while a crawl may come before."""
+    next_at: Instant | None = None
+    """Instant of the next crawl that the budget allows; null: one may come now."""
 
 
 class EpochState(Struct, frozen=True, kw_only=True):

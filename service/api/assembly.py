@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import secrets
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -251,9 +252,11 @@ def open_service(
     n_writers = 1 if store.embedded else 2
     writers = n_writers, telemetry.count_commit
     patience_s = request_deadlines(settings.database_timeout_s).lock_s
-    keeper, asked = Keeper(store, base.budget.terms), LastAsked(store)
+    # a lease of several databases cannot write to that of the pace
+    server = 0 if len(store.parts) > 1 else secrets.randbits(62) or 1
+    keeper, asked = Keeper(store, base.budget.terms, server=server), LastAsked(store)
     estimator, interval = base.plan.estimator, base.runner.interval
-    state = StateReader(store, estimator, interval, lambda: base.budget.terms, asked)
+    state = StateReader(store, estimator, interval, lambda: base.budget.terms, asked, keeper)
     telemetry.watch_needs(state.needs)
     recorder = Recorder(store, InForce(base.rules), settler, patience_s, keeper)
     posts = PostRecorder(recorder, telemetry, now, base.budget)

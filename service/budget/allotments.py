@@ -31,12 +31,15 @@ from service.model.amounts import CRAWLS, is_money, typical_cost
 from service.model.arrays import LATEST, Bools, Floats, instant
 from service.model.domain import Certificate
 from service.storage import Transaction
+from service.storage.budget.allotments import HeldAmounts
 from service.storage.budget.pace import days_since_1970, moment_of
 
 HELD_S = 5.0
 """Time for which a server holds an allotment that it does not use, seconds.
 
 An allotment is also at least the income of this time."""
+LOST = timedelta(minutes=1)
+"""Time after which an allotment goes back to the pace, because its server has died."""
 
 
 URGENT = 1.2
@@ -121,6 +124,8 @@ class Allotment:
 
     None: they stay, because room comes soon, or the unit is no currency.
     """
+    server: int = 0
+    """Number of the server whose row has these amounts; 0: no row has them."""
     trials: float = math.inf
     """Maximum number of crawls, in one transaction, of pages whose own cost nobody knows."""
 
@@ -255,11 +260,13 @@ def draw(
     wish: Wish,
     back: Allotment | None = None,
     unleased: TakenAmounts | None = None,
+    server: int = 0,
 ) -> Drawn:
     """Take an allotment of the pace, after the unused one went back.
 
     `unleased` are amounts of this day that no lease took, less those that leases took too much. The
     transaction locks the pace to its end. Raise `OtherUnit` if the pace has another unit.
+    A `server` other than 0 writes what it holds. The amounts of servers that died go back.
     """
     certificate = in_force(tx)
     most_first, demands = first_crawls_a_day(certificate), window_demands(tx, certificate)
@@ -267,6 +274,9 @@ def draw(
     at = days_since_1970(tx.now())
     pace = Pace.starting(terms.budget, at) if before is None else before
     asked_at, pace = pace.at, advanced(pace, at, terms.budget, terms.grain)
+    if server:
+        pace, is_own = _without_lost(tx, pace, terms, server)
+        back = back if is_own else None
     if back is not None and back.day is not None:
         pace = given_back(pace, back.unused(), back.day)
         if back.day == int(pace.at):
@@ -295,7 +305,11 @@ def draw(
         most=terms.most,
         knows_costs=terms.unit == CRAWLS or tx.cost_unit() in {None, terms.unit},
     )
-    pace = taken(pace, allotment.unused())
+    unused = allotment.unused()
+    pace = taken(pace, unused)
+    if server and unused.total > 0:
+        allotment = replace(allotment, server=server)
+        tx.add_allotment(_row(allotment, unused), tx.now() + LOST)
     if now.first - first < 1.0:
         allotment = replace(allotment, next_first_at=next_first_at(pace, most_first, demands))
     tx.save_pace(pace, terms.unit)
@@ -308,12 +322,59 @@ def draw(
     return Drawn(allotment, lends, None if math.isinf(next_at) else moment_of(next_at))
 
 
+def _row(allotment: Allotment, unused: TakenAmounts) -> HeldAmounts:
+    """Return the row of what a server holds."""
+    own = unused.total - unused.on_loan
+    day = allotment.day or 0
+    return HeldAmounts(allotment.server, day, allotment.unit, own, unused.on_loan, unused.first)
+
+
+def _without_lost(tx: Transaction, pace: Pace, terms: Terms, server: int) -> tuple[Pace, bool]:
+    """Return the pace with what servers that died held, and whether this one had a row."""
+    is_own = False
+    for row in tx.take_allotments(server, tx.now()):
+        if row.server == server:
+            is_own = True
+        elif row.unit == terms.unit:
+            pace = given_back(pace, row.amounts, row.on_day)
+    return pace, is_own
+
+
 def corrected(pace: Pace, amounts: TakenAmounts) -> Pace:
     """Return the pace after amounts of this day; a negative total goes back to it."""
     if amounts.total >= 0:
         return taken(pace, amounts)
     pace = taken(pace, amounts._replace(total=0.0))
     return given_back(pace, TakenAmounts(-amounts.total), int(pace.at))
+
+
+def pace_now(tx: Transaction, terms: Terms) -> Pace | None:
+    """Return the pace at this instant; None: it has another unit."""
+    pace, at = tx.pace(), days_since_1970(tx.now())
+    if pace is None:
+        return Pace.starting(terms.budget, at)
+    if (tx.pace_unit() or CRAWLS) != terms.unit:
+        return None
+    return advanced(pace, at, terms.budget, terms.grain)
+
+
+def room_now(tx: Transaction, pace: Pace) -> float:
+    """Return the amount for crawls that are due, beside what servers hold."""
+    demands = window_demands(tx, in_force(tx)) if tx.calendars.in_use else ()
+    return room(pace, kept=kept_at(demands, pace.at)).due
+
+
+def held_by_servers(tx: Transaction, terms: Terms, pace: Pace) -> float:
+    """Return the amount of this day that servers hold, and no lease has taken.
+
+    A server that has died holds its amount for `LOST` at most.
+    """
+    today = int(pace.at)
+    return sum(
+        row.due + row.on_loan
+        for row in tx.allotments()
+        if row.on_day == today and row.unit == terms.unit
+    )
 
 
 def spent_until(tx: Transaction, terms: Terms | None, cost: float = 0.0) -> datetime | None:
@@ -323,13 +384,13 @@ def spent_until(tx: Transaction, terms: Terms | None, cost: float = 0.0) -> date
     """
     if terms is not None and is_money(terms.unit) and is_free(np.array(cost)):
         return None
-    pace = None if terms is None else tx.pace()
+    pace = None if terms is None else pace_now(tx, terms)
     if terms is None or pace is None:
         return None
-    pace = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
     least = terms.typical if terms.unit == CRAWLS or not cost else min(cost, terms.budget)
     demands = window_demands(tx, in_force(tx)) if tx.calendars.in_use else ()
-    if room(pace, kept=kept_at(demands, pace.at)).due >= least * (1.0 - ROUNDING):
+    due = room(pace, kept=kept_at(demands, pace.at)).due
+    if due + held_by_servers(tx, terms, pace) >= least * (1.0 - ROUNDING):
         return None
     next_at = next_room_in_windows(pace, least, demands)
     return LATEST if math.isinf(next_at) else moment_of(next_at)
@@ -337,10 +398,10 @@ def spent_until(tx: Transaction, terms: Terms | None, cost: float = 0.0) -> date
 
 def first_spent_until(tx: Transaction, terms: Terms | None) -> datetime | None:
     """Return the day after one that has had its first crawls; None: it has room for some."""
-    pace, most = None if terms is None else tx.pace(), first_crawls_a_day(in_force(tx))
+    pace = None if terms is None else pace_now(tx, terms)
+    most = first_crawls_a_day(in_force(tx))
     if terms is None or pace is None or math.isinf(most):
         return None
-    pace = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
     is_spent = room(pace, most_first=most).first < 1.0 - ROUNDING
     return moment_of(math.floor(pace.at) + 1.0) if is_spent else None
 

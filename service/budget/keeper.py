@@ -1,7 +1,9 @@
 """The keeper of a server's allotment: grants to leases, and the way back of what is not used.
 
-**Guarantee.** The crawls of all servers are at most what the pace allows. An allotment that a
-server loses, by its end or by an outage in the middle of a commit, counts as used. A crawl without
+**Guarantee.** The crawls of all servers are at most what the pace allows. Each lease takes its part
+of the server's row in its own transaction. So a minute after the death of a server, the rest goes
+back. An allotment that is lost by an outage in the middle of a commit counts as used. With several
+databases, a lost allotment always does. A crawl without
 a lease counts if its report is accepted and its request lies in the running UTC day. Its amount is
 written within `HELD_S` seconds, and lost if the server dies before.
 
@@ -21,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 import numpy as np
 import structlog
@@ -41,7 +44,14 @@ from service.budget.seen_costs import HELD, SeenCosts
 from service.core.pace import TakenAmounts
 from service.model.amounts import BYTES, CRAWLS, SECONDS
 from service.model.arrays import Floats, Ints
-from service.model.errors import OUTAGES, OtherUnit, RowLocked, StoreFull, TablesChanged
+from service.model.errors import (
+    OUTAGES,
+    AllotmentOver,
+    OtherUnit,
+    RowLocked,
+    StoreFull,
+    TablesChanged,
+)
 from service.storage import Store
 from service.storage.budget.pace import days_since_1970
 from service.storage.clock import elapsed
@@ -61,9 +71,16 @@ class Keeper:
     """The allotment of one server; `terms` None: no budget is set, and every lease is granted."""
 
     def __init__(
-        self, store: Store, terms: Terms | None, seconds: Callable[[], float] = elapsed
+        self,
+        store: Store,
+        terms: Terms | None,
+        seconds: Callable[[], float] = elapsed,
+        *,
+        server: int = 0,
     ) -> None:
         self.store = store
+        self.server = server
+        """Number under which the database has what this server holds; 0: it does not have it."""
         self.terms = terms
         self.paused_until: datetime | None = None
         """End of the pause of all hosts; None: none was ordered."""
@@ -119,6 +136,9 @@ class Keeper:
             grant = Grant(held, self._lends, ahead)
             try:
                 yield grant
+            except AllotmentOver:
+                self._know_nothing()
+                raise
             except ROLLED_BACK:
                 raise
             except OUTAGES:
@@ -159,6 +179,7 @@ class Keeper:
             try:
                 if same or terms is None:
                     self.give_back()
+                self._ask_at = self._drawn_at = self.next_at = None  # true of the budget before
             finally:
                 if not same:
                     self._begin(terms)
@@ -173,9 +194,13 @@ class Keeper:
         with self._counting:
             self.terms, self._unleased = terms, {}
             self._costs = SeenCosts.none(terms)
+        self._know_nothing()
+        self._other_since, self._has_warned = None, False
+
+    def _know_nothing(self) -> None:
+        """Hold nothing, and draw before the next lease."""
         self._held, self._lends = Allotment(day=0, due=0.0), False
         self._ask_at = self._drawn_at = self.next_at = None
-        self._other_since, self._has_warned = None, False
 
     def spent_until(self) -> datetime | None:
         """Return the earliest time of the next lease; None: the server knows of room now.
@@ -195,18 +220,30 @@ class Keeper:
             looks = self._lends or self._costs.short is not None
             return min(self.next_at, look_at) if looks else self.next_at
 
+    def held_by(self) -> Literal["budget", "income"] | None:
+        """Return what keeps all pages from a lease; None: not the budget."""
+        next_at = self.next_at
+        if self.spent_until() is None or next_at is None or self.pause_in_force() is not None:
+            return None
+        return "income" if next_at.date() == self.store.clock().date() else "budget"
+
     def has_room(self, *, first: bool = False) -> bool:
         """Return whether the allotment of this server has room for a crawl, or a first one, now."""
         held = self._held  # read without the turn, which a lease holds to its commit
         today = held.day == int(days_since_1970(self.store.clock()))
         return today and held.has_room() and (not first or held.first_crawls(1) > 0)
 
-    def not_leased(self) -> float:
+    def in_hand(self) -> float:
         """Return the amount of this day that this server took from the pace, and no lease has."""
-        today, held = int(days_since_1970(self.store.clock())), self._held
+        held = self._held
+        today = held.day == int(days_since_1970(self.store.clock()))
+        return held.due + held.on_loan if today else 0.0
+
+    def unwritten(self) -> float:
+        """Return the amount of this day's crawls that the pace does not have yet."""
         with self._counting:
-            more = self._unleased.get(today, NOTHING).total
-        return (held.due + held.on_loan if held.day == today else 0.0) - more
+            day = int(days_since_1970(self.store.clock()))
+            return self._unleased.get(day, NOTHING).total
 
     def count_unleased(self, day: int, crawls: TakenAmounts) -> None:
         """Count accepted crawls of a day that had no lease."""
@@ -343,7 +380,7 @@ class Keeper:
         try:
             with self.store.begin() as tx:
                 today = int(days_since_1970(tx.now()))
-                drawn = draw(tx, terms, wish, back, unleased.get(today))
+                drawn = draw(tx, terms, wish, back, unleased.get(today), self.server)
         except OtherUnit as error:
             self._wait_for_order(error)
             return

@@ -115,7 +115,7 @@ def count_other_crawls(tx: Transaction, terms: Terms, done: float, *, in_other: 
     before, at = tx.lock_pace(), days_since_1970(tx.now())
     pace = Pace.starting(terms.budget, at) if before is None else before
     pace = advanced(pace, at, terms.budget, terms.grain)
-    missing = done - (pace.spent + pace.debt)
+    missing = done - (pace.spent + pace.lent)
     if missing > 0 or in_other:
         tx.save_pace(corrected(pace, TakenAmounts(missing)), CRAWLS)
 
@@ -136,5 +136,8 @@ def in_unit(pace: Pace, budget: float) -> Pace:
         spent=pace.spent * factor,
         paid=pace.paid * factor,
         debt=pace.debt * factor,
+        lent=pace.lent * factor,
+        changed=pace.changed * factor,
+        cut=pace.cut * factor,
         in_windows=pace.in_windows * factor,
     )

@@ -13,7 +13,8 @@ from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_end, read_moment
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_act, echo_lines, shown
-from service.model.amounts import DEFAULT
+from service.model.amounts import CRAWLS, DEFAULT
+from service.model.words import span
 
 if TYPE_CHECKING:
     from recrawl_client import BudgetAnswer, Client
@@ -113,12 +114,28 @@ def sentence(answer: "BudgetAnswer") -> str:
     if answer.spent_today is not None:
         parts.append(f"{shown(answer.spent_today)} {answer.unit} of today are spent")
         if answer.held_today:
-            parts[-1] += f", leases hold {shown(answer.held_today)} more"
+            owner_of_more = "servers" if answer.unit == CRAWLS else "leases"
+            parts[-1] += f", {owner_of_more} hold {shown(answer.held_today)} more"
+    if answer.left_today is not None and answer.left_now is not None:
+        parts.append(_left(answer, answer.left_today, answer.left_now))
     if answer.set_by == "operator":
         parts.append(f"without this order: {answer.by_settings or 'the default'}")
     if answer.notice:
         parts.append(answer.notice)
     return "; ".join(parts)
+
+
+def _left(answer: "BudgetAnswer", left: float, at_once: float) -> str:
+    """Return what is left of today, and how it comes."""
+    rest = f"{shown(left)} {answer.unit} of today are left"
+    if not left or (left < 1 and answer.unit == CRAWLS):
+        return f"{rest}, until midnight UTC"
+    if at_once >= left:
+        return f"{rest}, all of them at once"
+    rest += f", {shown(at_once)} of them at once"
+    if answer.unit != CRAWLS or not answer.amount:
+        return f"{rest}, the others with the hours"
+    return f"{rest}, then one each {span(DAY_S / answer.amount)}"
 
 
 def pause(length: Length, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MULTIPLES = (0.5, 1.0, 1.5, 2.0, 4.0)
 """Default bandwidths, in multiples of that in force."""
 BYTES = ("bytes", "kB", "MB", "GB", "TB")
-AMOUNTS = ("bandwidth", "planned", "overhead", "bandwidth_used")
+AMOUNTS = ("bandwidth", "planned", "overhead", "reserved", "bandwidth_used")
 """Fields of a plan in the unit of the budget."""
 SMALL = 1e-3
 """Gain below which two digits are written."""
@@ -117,7 +117,7 @@ def _row(item: "BudgetPlan", *, present: bool = False) -> tuple[str, ...]:
     share = item.fresh_share
     return (
         _number(item.bandwidth) + " now" * present,
-        _number(_first_crawls(item)),
+        _number(item.reserved),
         _number(item.bandwidth_used),
         "" if share is None else f"{share:.1%}",
         _number(item.harmonic_cost, 4),
@@ -131,13 +131,6 @@ def _small(value: float | None) -> str:
     if value is None or not 0 < abs(value) < SMALL:
         return _number(value, 3)
     return number(value, 2)
-
-
-def _first_crawls(item: "BudgetPlan") -> float | None:
-    """Return the part of a budget that new pages want for their first crawls."""
-    if item.planned is None:
-        return None
-    return max(item.bandwidth - (item.overhead or 0.0) - item.planned, 0.0)
 
 
 def _busiest(item: "BudgetPlan") -> list[str]:

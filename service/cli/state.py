@@ -141,10 +141,19 @@ def _spent(state: dict[str, Any]) -> str:
     """Return that the budget is spent for the rest of the day, where it is."""
     until = state["budget"].get("spent_until")
     if until is None:
-        return ""
+        return _paced(state)
     goes_on = ahead(datetime.fromisoformat(until), datetime.fromisoformat(state["at"]))
     free = ", except those that cost nothing" if is_money(state["budget"]["unit"]) else ""
     return f"; spent for today: crawls go on {goes_on}{free}"
+
+
+def _paced(state: dict[str, Any]) -> str:
+    """Return when the next crawl comes, where the income so far is spent."""
+    next_at = state["budget"].get("next_at")
+    if next_at is None:
+        return ""
+    comes = ahead(datetime.fromisoformat(next_at), datetime.fromisoformat(state["at"]))
+    return f"; its income so far is spent: the next crawl comes {comes}"
 
 
 def _epoch_of(state: dict[str, Any]) -> str:

@@ -11,9 +11,8 @@ from markupsafe import Markup
 from recrawl_client.wire.status import StatusAnswer
 from service.console.render import instant, number, percent
 from service.console.visit import Visit
-from service.model.amounts import CRAWLS
 from service.model.known_shares import never_crawled, with_assumed, without_share
-from service.model.words import counted
+from service.model.words import ahead, counted
 
 
 class Card(NamedTuple):
@@ -68,10 +67,12 @@ def today(_: Visit, state: StatusAnswer) -> Card:
     budget, done = state.budget, state.today
     if budget is None:
         return Card("Crawls today", number(done.n_reported), "no budget is set", "/console/epochs")
-    taken = done.n_leased if budget.unit == CRAWLS else done.spent
+    taken = done.spent
     remark = f"{number(taken)} of {number(budget.amount)} {budget.unit} taken from the budget"
     if budget.spent_until is not None:
         remark += ", which is spent for today"
+    elif budget.next_at is not None:
+        remark += f"; the next comes {ahead(budget.next_at, state.at)}"
     share = None if taken is None or not budget.amount else min(taken / budget.amount, 1.0)
     return Card("Crawls today", number(done.n_reported), remark, "/console/epochs", share)
 

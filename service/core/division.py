@@ -45,6 +45,15 @@ class Division(NamedTuple):
     """Maximum of first crawls, crawls a day; None: no maximum."""
 
 
+def reserved(bandwidth: float, planned: float, overhead: float | None) -> float:
+    """Return the part of a budget that refreshes leave to first crawls, amount a day.
+
+    >>> reserved(100.0, 75.0, 5.0)
+    20.0
+    """
+    return max(bandwidth - (overhead or 0.0) - planned, 0.0)
+
+
 def divided(
     budget: float, wanted: Wanted, overhead: float, first_share: float, each: float = 1.0
 ) -> Division:

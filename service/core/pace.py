@@ -11,6 +11,11 @@ of the income pays a debt back, out of what the day may still spend. The crawls 
 payments are together at most :math:`R`. Therefore any :math:`d` days have at most
 :math:`R (d + L)` crawls.
 
+A budget that changes in the course of a day counts from then on, so the day has the integral of its
+budgets. After a cut, the day has no more than the new budget, and the first bucket keeps what it
+has. A raise brings the bucket at once what it adds to the day, without what a cut of the same day
+has left in it. A cut that is taken back therefore costs and gains nothing.
+
 Amounts are in the unit of the budget: crawls, bytes, seconds or money.
 """
 
@@ -92,6 +97,12 @@ class Pace:
     """Number of first crawls this day."""
     in_windows: float = 0.0
     """Amount taken this day by hosts with windows, without loans."""
+    lent: float = 0.0
+    """Amount taken this day on loan."""
+    changed: float = 0.0
+    """Integral of this day's budgets, to its end, less the budget in force."""
+    cut: float = 0.0
+    """Part of the integral that cuts of this day took, and no raise has brought back."""
 
     @classmethod
     def starting(cls, budget: float, at: float) -> "Pace":
@@ -99,9 +110,14 @@ class Pace:
         return cls(budget=budget, at=at, tokens=budget)
 
     @property
+    def of_day(self) -> float:
+        """Amount of this day: the integral of its budgets, at most the one in force."""
+        return self.budget + min(self.changed, 0.0)
+
+    @property
     def left(self) -> float:
         """Amount that this day may still spend without a loan."""
-        return max(self.budget + self.carried - self.spent - self.paid, 0.0)
+        return max(self.of_day + self.carried - self.spent - self.paid, 0.0)
 
 
 def advanced(pace: Pace, at: float, budget: float, grain: float = 1.0) -> Pace:
@@ -134,7 +150,8 @@ def advanced(pace: Pace, at: float, budget: float, grain: float = 1.0) -> Pace:
         if not 0 <= value < float("inf"):
             raise InvalidInput(name, f"is {value}, expected a finite amount that is not negative")
     if at < pace.at:
-        return replace(pace, at=at if pace.at - at > SET_BACK_DAYS else pace.at, budget=budget)
+        pace = replace(pace, at=at if pace.at - at > SET_BACK_DAYS else pace.at)
+        return _under(budget, pace)
     if at - pace.at > LONGEST_GAP_DAYS:
         pace = replace(pace, at=at - LONGEST_GAP_DAYS)
     while int(pace.at) < int(at):
@@ -143,18 +160,47 @@ def advanced(pace: Pace, at: float, budget: float, grain: float = 1.0) -> Pace:
         carried = min(pace.left, grain)
         # else a day that took more than its income would leave early pages less of the next one
         ahead = max(pace.ahead, carried)
+        depth = max(pace.budget, grain)
         pace = replace(
             pace,
-            ahead=ahead,
+            tokens=min(pace.tokens, depth),
+            ahead=min(ahead, depth),
             carried=carried,
             spent=0.0,
             paid=0.0,
             n_first=0.0,
             in_windows=0.0,
+            lent=0.0,
+            changed=0.0,
+            cut=0.0,
             at=midnight,
         )
-    pace = _within_day(pace, at, grain)
-    return replace(pace, budget=budget, tokens=min(pace.tokens, max(budget, grain)))
+    return _under(budget, _within_day(pace, at, grain))
+
+
+def _under(budget: float, pace: Pace) -> Pace:
+    """Return the pace under another budget, from its instant on.
+
+    >>> noon = Pace(budget=20_000.0, at=0.5, tokens=19_980.0, spent=20.0)
+    >>> low = _under(10.0, noon)
+    >>> low.left, _under(20_000.0, low).left, _under(20_000.0, low).tokens
+    (0.0, 19980.0, 19980.0)
+    >>> _under(20_000.0, Pace(budget=10.0, at=0.5, tokens=0.0, spent=10.0)).tokens
+    9995.0
+    """
+    if budget == pace.budget:
+        return pace
+    # what the day has more by the new budget
+    more = (budget - pace.budget) * (int(pace.at) + 1 - pace.at)
+    changed = pace.changed + more - (budget - pace.budget)
+    again = min(max(more, 0.0), pace.cut)
+    return replace(
+        pace,
+        budget=budget,
+        tokens=pace.tokens + max(more, 0.0) - again,
+        changed=changed,
+        cut=pace.cut + max(-more, 0.0) - again,
+    )
 
 
 def _within_day(pace: Pace, at: float, grain: float) -> Pace:
@@ -166,8 +212,8 @@ def _within_day(pace: Pace, at: float, grain: float) -> Pace:
     return replace(
         pace,
         at=at,
-        tokens=min(pace.tokens + income - pays, depth),
-        ahead=min(pace.ahead + income - pays, depth),
+        tokens=min(pace.tokens + income - pays, max(depth, pace.tokens)),
+        ahead=min(pace.ahead + income - pays, max(depth, pace.ahead)),
         paid=pace.paid + pays,
         debt=pace.debt - pays,
     )
@@ -205,15 +251,15 @@ def room(
     crawls a day. `kept` is what the day keeps (`core.even_days`). It bounds the crawls of hosts
     with windows, so the first bucket does not: a closure would let it overflow.
     """
-    tokens = pace.tokens + kept.in_windows * pace.budget
+    tokens = pace.tokens + kept.in_windows * pace.of_day
     due = max(min(tokens, pace.left) - kept.due * pace.budget, 0.0)
     ahead = max(min(pace.ahead, due), 0.0)
     first = most_first if isinf(most_first) else most_first * (1.0 - kept.due)
-    released = kept.in_windows - kept.due
-    shared = max(released * pace.budget - pace.in_windows, 0.0)
+    released = max(kept.in_windows * pace.of_day - kept.due * pace.budget, 0.0)
+    shared = max(released - pace.in_windows, 0.0)
     # at once, what a late start has left to hosts with windows would be a burst
     own = pace.spent - pace.in_windows
-    others = max((1.0 - kept.early - released) * pace.budget - own, 0.0)
+    others = max(pace.of_day - kept.early * pace.budget - released - own, 0.0)
     evenly = max(min(pace.left - kept.early * pace.budget, due), 0.0)
     return Available(
         due=due,
@@ -256,9 +302,10 @@ def taken(pace: Pace, crawls: TakenAmounts) -> Pace:
     return replace(
         pace,
         tokens=max(pace.tokens - own, 0.0),
-        ahead=max(pace.ahead - own, -pace.budget),
+        ahead=max(pace.ahead - own, min(-pace.budget, pace.ahead)),
         spent=pace.spent + own,
         debt=pace.debt + crawls.on_loan,
+        lent=pace.lent + crawls.on_loan,
         n_first=pace.n_first + crawls.first,
         in_windows=pace.in_windows + crawls.in_windows,
     )
@@ -286,12 +333,14 @@ def given_back(pace: Pace, unused: TakenAmounts, day: int) -> Pace:
     After that day, only the buckets and the debt get it back.
     """
     own = unused.total - unused.on_loan
-    same = int(pace.at) == day
+    same, full = int(pace.at) == day, max(pace.budget, pace.tokens)
     return replace(
         pace,
-        tokens=min(pace.tokens + own, max(pace.budget, pace.tokens)),
+        # what was taken on this day may lie above a budget that was cut since
+        tokens=pace.tokens + own if same else min(pace.tokens + own, full),
         ahead=min(pace.ahead + own, max(pace.budget, pace.ahead)),
         spent=max(pace.spent - own, 0.0) if same else pace.spent,
         debt=max(pace.debt - unused.on_loan, 0.0),
+        lent=max(pace.lent - unused.on_loan, 0.0) if same else pace.lent,
         n_first=max(pace.n_first - unused.first, 0.0) if same else pace.n_first,
     )

@@ -10,7 +10,7 @@ from recrawl_client.wire.plan import BudgetPlan, WindowLossAnswer
 from service.core.allocation.problem import Allocation
 from service.core.checks import BandwidthInfeasible
 from service.core.common_values import alone
-from service.core.division import Division, Wanted, divided
+from service.core.division import Division, Wanted, divided, reserved
 from service.epochs.capacities import WindowLoss, worst
 from service.epochs.constraints import CONSTRAINED, LEAST
 from service.epochs.division import ONE_EACH
@@ -146,6 +146,7 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
         bandwidth=bandwidth,
         planned=budget.planned if has_any else 0.0,
         overhead=budget.overhead,
+        reserved=reserved(bandwidth, budget.planned if has_any else 0.0, budget.overhead),
         first_crawls=budget.first_crawls,
         feasible=True,
         bandwidth_used=allocation.bandwidth_used + audits.total if has_any else 0.0,

@@ -167,6 +167,8 @@ def lease(
     save(tx, own, queue_caps.days)
     # without a budget nobody counts
     spent = NOTHING if allotment.day is None else locked.spent()
+    if allotment.server and spent.total > 0:
+        tx.use_allotment(allotment.server, spent)
     left = allotment.less(spent)
     opens = not_before(own.next_days(len(host_queues), left), closed)
     after = after_leasing(offer, taken, bound, of, opens, at)

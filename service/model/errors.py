@@ -205,6 +205,10 @@ class RowLocked(StoreUnavailable):
     """Another session holds a lock of the database for long; send this again."""
 
 
+class AllotmentOver(StoreUnavailable):
+    """The server held an amount of the budget for too long; nothing was leased, send this again."""
+
+
 class TablesChanged(StoreUnavailable):
     """The tables of the database were changed meanwhile; nothing was kept, send this again."""
 

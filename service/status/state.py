@@ -6,9 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from service.budget.allotments import Terms
+from service.budget.keeper import Keeper
 from service.core.estimators.base import Estimator
 from service.model.domain import Epoch
 from service.status.asked import LastAsked
+from service.status.budget_today import BudgetToday, budget_today
 from service.status.counts import PageCounts, count_pages, counts_of_today
 from service.status.facts import Facts, read_facts
 from service.status.needs import AcceptedNeed, Need, judged, needs_of
@@ -23,6 +25,8 @@ class ServiceState(NamedTuple):
 
     at: datetime
     pages: PageCounts
+    of_budget: BudgetToday | None
+    """Amounts of the budget of the running UTC day; None: no budget is set."""
     today: dict[str, int]
     """Counts of the history of the running UTC day."""
     in_force: Epoch | None
@@ -45,17 +49,21 @@ class StateReader:
     """Interval of epochs."""
     budget: Budget
     asked: LastAsked
+    keeper: Keeper | None = None
+    """Keeper of this server, which knows what it has not written; None: no server leases here."""
 
     def read(self) -> ServiceState:
         """Return the state now."""
         with self.store.begin(write=False) as tx:
-            facts = read_facts(self.store, tx, self.asked, self.interval, self.budget())
+            terms = self.budget()
+            facts = read_facts(self.store, tx, self.asked, self.interval, terms)
             today = counts_of_today(tx, facts.at)
+            own = None if terms is None else budget_today(tx, terms, self.keeper, today)
             in_force, newest = tx.epoch_in_force(), tx.newest_epoch()
             n_paused = sum(map(len, tx.paused_queues(facts.at)))
         pages = count_pages(self.store, self.estimator, facts.at)
         return ServiceState(
-            facts.at, pages, today, in_force, newest, n_paused, facts, *judged(facts)
+            facts.at, pages, own, today, in_force, newest, n_paused, facts, *judged(facts)
         )
 
     def needs(self) -> list[Need]:

@@ -41,12 +41,16 @@ def test_a_budget_wins_over_the_settings_and_orders_outlive_a_restart(database_u
             "by_settings": "30 crawls",
             "spent_today": 0.0,
             "held_today": 0.0,
+            "left_today": 30.0,
+            "left_now": 30.0,
+            "next_at": None,
         }
         assert n_leased(live) == 30
         told = live.client.put("/budget", json={"budget": "50 crawls a day"}).json()
         assert (told["budget"], told["set_by"]) == ("50 crawls", "operator")
         live.clock.advance(hours=6)
-        assert n_leased(live) == 12  # the income of a quarter of a day
+        # half a day of 20 crawls more
+        assert n_leased(live) == 10
         assert live.get("/epochs").json()["items"][0]["status"] == "requested"
         live.service.runner.run_once()
         assert live.get("/epochs/latest").json()["bandwidth"] == 50.0
@@ -57,7 +61,7 @@ def test_a_budget_wins_over_the_settings_and_orders_outlive_a_restart(database_u
         assert (told["budget"], told["by_settings"]) == ("50 crawls", "40 crawls")
         assert lease(live).json()["paused_until"] == "2026-05-01T19:00:00Z"
         live.client.delete("/pause")
-        assert told["spent_today"] == 30.0 + 12.0
+        assert told["spent_today"] == 30.0 + 10.0
         assert n_leased(live) == 0
         told = live.client.delete("/budget").json()
         assert (told["budget"], told["set_by"], told["set_at"]) == ("40 crawls", "settings", None)

@@ -467,11 +467,19 @@ CASES = {
         ),
     ),
     "budget": (
-        of(turn=replace(TURN, spent_until=NOW + HOUR)),
+        of(turn=replace(TURN, spent_until=NOW + DAY)),
         "budget",
         (
-            "Wait, or raise the budget: the budget is spent until 2026-05-02 01:00 UTC, 60 "
-            "minutes from now"
+            "Wait, or raise the budget: the budget is spent until 2026-05-03 00:00 UTC, 24 hours "
+            "from now"
+        ),
+    ),
+    "income": (
+        of(turn=replace(TURN, spent_until=NOW + HOUR, each_s=7_200.0)),
+        "income",
+        (
+            "Wait, or raise the budget: the budget has spent its income so far; it allows the "
+            "next crawl in 60 minutes, at 2026-05-02 01:00 UTC, then one each 2 hours"
         ),
     ),
     "first crawls": (
@@ -693,6 +701,7 @@ TURNS = st.builds(
     host=HOSTS,
     crawlers=maybe(SPANS).map(lambda at: CrawlersNow(at, at and at + 10 * MINUTE)),
     spent_until=maybe(SPANS),
+    each_s=maybe(st.just(60.0)),
     first_spent_until=maybe(SPANS),
     standstill=maybe(
         st.builds(

@@ -160,8 +160,8 @@ def test_another_budget_counts_from_the_start_of_the_service(sql_store):
     adopt_budget(sql_store, "crawls", 240.0)
     sql_store.clock = lambda: MIDNIGHT + 30 * HOUR
     with Keeper(sql_store, Terms(240.0), seconds=lambda: 0.0).grant(1_000) as grant:
-        # a day's income of the old budget, and a quarter of a day's of the new one
-        assert grant.allotment.due == 24 + 60
+        # it was raised at midnight, so the whole day is one of the new budget
+        assert grant.allotment.due == 240
 
 
 def test_amounts_fit_in_their_order():

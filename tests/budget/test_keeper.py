@@ -172,7 +172,7 @@ def test_a_changed_budget_is_in_force_at_once(sql_store):
     assert crawl(low, 1000) == 14
     at(sql_store, 12)
     assert crawl(low, 1000) == 0  # its day is spent
-    assert crawl(keeper_of(sql_store, budget=48.0), 1000) == 22
+    assert crawl(keeper_of(sql_store, budget=48.0), 1000) == 12  # half a day of 24 more
 
 
 def test_crawls_without_leases_are_kept_over_an_outage(sql_store, monkeypatch):

@@ -81,16 +81,19 @@ def test_a_lower_budget_holds_for_what_the_day_has_spent(sql_store):
     assert spent(sql_store) == 12.0
 
 
-def test_a_higher_budget_comes_with_its_own_income_and_what_was_held_is_kept(sql_store):
+def test_a_higher_budget_gives_its_share_of_the_day_and_what_was_held_is_kept(sql_store):
     at(sql_store, 1)
     keeper = Keeper(sql_store, Terms(24.0), seconds=lambda: 0.0)
     with keeper.grant(20) as grant:  # holds 20, and uses 4 of them
         grant.taken = grant.taken._replace(total=4.0)
     adopted(sql_store, keeper, Terms(2_400.0))
     assert spent(sql_store) == 4.0
-    assert crawl(keeper, 24) == 20
+    more = (2_400 - 24) * 23 / 24
+    assert crawl(keeper, 10_000) == pytest.approx(20 + more, abs=1)
     at(sql_store, 2)
-    assert crawl(keeper, 1_000) in {99, 100}  # an hour of the new budget, as Postgres rounds
+    assert crawl(keeper, 1_000) == 0  # the first day has had its integral
+    at(sql_store, 25)
+    assert crawl(keeper, 10_000) == 2_400
 
 
 @pytest.mark.parametrize("terms", [None, Terms(4.0, unit="USD")])

@@ -17,6 +17,7 @@ from service.core.pace import (
     advanced,
     at_last_request,
     given_back,
+    next_room_at,
     regrouped,
     room,
     taken,
@@ -221,3 +222,84 @@ def test_a_change_of_windows_moves_the_part_of_the_hosts_that_it_concerns():
     assert regrouped(noon, 0.5, 0.25).in_windows == 1.5
     assert regrouped(noon, 0.5, 0.0).in_windows == 0.0
     assert regrouped(noon, 0.0, 0.0).in_windows == 0.0
+
+
+@st.composite
+def changes(draw):
+    """Return a loan, the first budget, and steps: time, wish of due and urgent crawls, budget."""
+    budgets = st.sampled_from([0.0, 0.3, 10.0, 100.0, 20_000.0])
+    wish = st.floats(0, 30_000.0)
+    step = st.tuples(st.floats(0, 0.6), wish, wish, budgets)
+    return draw(st.sampled_from([0.0, 3.0])), draw(budgets), draw(st.lists(step, max_size=20))
+
+
+def integral(orders, at):
+    """Return the integral of the budgets over the day of an instant, the last one to its end."""
+    day = math.floor(at)
+    time, budget = (np.array(column) for column in zip(*orders, strict=True))
+    ends = np.append(time[1:], day + 1.0)
+    return float((np.clip(np.minimum(ends, day + 1) - np.maximum(time, day), 0, 1) * budget).sum())
+
+
+@pytest.mark.dear
+@given(changes())
+def test_a_day_spends_at_most_the_integral_of_its_budgets_and_the_loan(life):
+    loan, budget, steps = life
+    at, pace = 0.4, Pace.starting(budget, 0.4)
+    orders, spent, allowed = [(0.0, budget)], {}, {}
+    for wait, due, urgent, budget in steps:
+        at += wait
+        pace = advanced(pace, at, budget)
+        orders.append((at, budget))
+        crawls = math.floor(min(due, room(pace, loan).due) + ROUNDING)
+        lent = math.floor(min(urgent, room(pace, loan).on_loan) + ROUNDING)
+        pace = taken(taken(pace, TakenAmounts(crawls)), TakenAmounts(lent, on_loan=lent))
+        day = int(at)
+        spent[day] = spent.get(day, 0) + crawls + lent
+        if crawls + lent:
+            allowed[day] = max(allowed.get(day, 0.0), integral(orders, at))
+        if crawls and not loan:
+            assert spent[day] <= min(integral(orders, at), budget) + 1
+    beyond = [spent.get(day, 0) - allowed.get(day, 0.0) for day in range(int(at) + 1)]
+    beyond = np.concatenate([[0.0], np.cumsum(beyond)])
+    most = loan * max(each for _, each in orders) + 1
+    assert (beyond - np.minimum.accumulate(beyond)).max() <= most
+
+
+@pytest.mark.dear
+@given(lives(), st.sampled_from([0.0, 0.1, 3.0]))
+def test_a_cut_that_is_taken_back_within_a_minute_loses_and_gains_nothing(life, part):
+    budget, _, steps = life
+    pace, at = Pace.starting(budget, 0.4), 0.4
+    for wait, due, _, ahead in steps:
+        at += wait
+        minute = min(1 / 1440, math.floor(at) + 1 - at - 1e-6)
+        pace = advanced(pace, at, budget)
+        if minute > 0:
+            back = advanced(advanced(pace, at, part * budget), at + minute, budget)
+            same = advanced(pace, at + minute, budget)
+            change = max(part - 1.0, 1.0) * budget * minute + ROUNDING * max(budget, 1.0)
+            assert room(back).due >= room(same).due - change
+            assert room(back).ahead >= room(same).ahead - change
+            assert back.left <= same.left + change
+            if part < 1:
+                assert back.tokens <= same.tokens + change
+        for wish, limit in ((due, "due"), (ahead, "ahead")):
+            pace = taken(pace, TakenAmounts(math.floor(min(wish, getattr(room(pace), limit)))))
+
+
+def test_a_raise_gives_its_share_of_the_day_at_once():
+    few = taken(Pace.starting(10.0, 100.5), TakenAmounts(10.0))
+    assert room(advanced(few, 100.5, 20_000.0)).due == pytest.approx(9_995.0)
+    spent = taken(Pace.starting(20_000.0, 100.5), TakenAmounts(20_000.0))
+    assert room(advanced(spent, 100.75, 40_000.0)).due == pytest.approx(5_000.0)
+
+
+def test_a_cut_holds_at_once_and_its_return_brings_the_credit_back():
+    pace = taken(Pace.starting(20_000.0, 100.5), TakenAmounts(20.0))
+    low = advanced(pace, 100.5, 10.0)
+    assert room(low).due == 0.0
+    assert next_room_at(low) == 101.0
+    assert room(advanced(low, 100.5 + 1 / 1440, 20_000.0)).due == pytest.approx(19_980.0, abs=14)
+    # the next day is one of the low budget alone
+    assert room(advanced(low, 101.0, 10.0)).due == pytest.approx(10.0)

@@ -62,6 +62,7 @@ BOUNDED = {
     "page_states.hops": "five redirects are followed at most",
     "due_pages.ending": "one of four codes",
     "crawl_days.day": "days since 1970",
+    "allotments.on_day": "days since 1970",
     "pace.pace_id": "always 1",
     "due_pages.n_unfinished": "the service counts to 1,000",
     "deleted_hosts.n_failures": "a copy of that of the host queue",

@@ -39,7 +39,7 @@ BEGIN
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
     DELETE FROM leads; DELETE FROM incarnations; DELETE FROM host_incidents; DELETE FROM pace;
-    DELETE FROM crawl_days;
+    DELETE FROM crawl_days; DELETE FROM allotments;
     DELETE FROM log_files; DELETE FROM feed_files;
     DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM change_hours;
     DELETE FROM group_hours;

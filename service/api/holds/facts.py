@@ -117,6 +117,8 @@ class Turn:
     crawlers: CrawlersNow
     spent_until: datetime | None = None
     """Time until which the budget is spent; None: it has room, or none is set."""
+    each_s: float | None = None
+    """Time in which the budget has the income of a crawl, seconds; None: not known."""
     first_spent_until: datetime | None = None
     """Time until which first crawls have had their part of the budget; None: they have room, or the
     page was crawled."""

@@ -23,6 +23,7 @@ from service.api.holds.reading import (
     full_caps,
     hosts_now,
     in_hours,
+    income_of_crawl_s,
     lease_that_ends_first,
     standstill,
 )
@@ -110,6 +111,7 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
         host=HostNow(name=""),
         crawlers=all_crawlers,
         spent_until=budget_spent_until(tx, service),
+        each_s=income_of_crawl_s(service.keeper.terms),
         standstill=_standstill(tx, service, now),
     )
     held: dict[tuple[str, str | None], Held] = {}

@@ -22,7 +22,13 @@ from service.api.holds.facts import (
     Turn,
 )
 from service.api.holds.rules import UNNAMED, is_held_alone
-from service.budget.allotments import first_crawls_a_day, first_spent_until, in_force, spent_until
+from service.budget.allotments import (
+    Terms,
+    first_crawls_a_day,
+    first_spent_until,
+    in_force,
+    spent_until,
+)
 from service.budget.host_days import first_room, on_day, room
 from service.budget.shown import HELD, groups_above, stopped_of
 from service.core.division import FIRST_SHARE
@@ -31,6 +37,7 @@ from service.epochs.constraints import CONSTRAINED
 from service.leases import due, politeness
 from service.leases.turns import HostTurns, n_turns_before
 from service.leases.unfinished import UnfinishedPage
+from service.model.amounts import CRAWLS
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
 from service.model.domain import Page
@@ -45,8 +52,9 @@ from service.storage.queue.holds import PagePlace
 
 MOST_INCIDENTS = 1_000
 """Maximum number of hosts with an incident that are read."""
-PACED = timedelta(minutes=1)
-"""Maximum wait for the pace of the budget that holds no page back."""
+DAY_S = 86_400.0
+PACED = timedelta(seconds=1)
+"""Maximum wait for the income of the budget that holds no page back."""
 MOST_BEFORE = 10_000
 """Maximum number of pages before a page that are counted."""
 
@@ -128,6 +136,7 @@ def around_page(
             ),
             crawlers=own.get(place.queue_id, all_crawlers),
             spent_until=budget_spent_until(tx, service, page.cost or 0.0),
+            each_s=income_of_crawl_s(service.keeper.terms),
             first_spent_until=_first_spent_until(tx, service, page),
         ),
     )
@@ -237,11 +246,18 @@ def standstill(
 def budget_spent_until(tx: Transaction, service: Service, cost: float = 0.0) -> datetime | None:
     """Return the time until which the budget is spent; None: it has room, or none is set.
 
-    A pace that has room for the next crawl within `PACED` holds no page back.
+    An income that allows the next crawl within `PACED` holds no page back.
     """
     keeper = service.keeper
     until = None if keeper.has_room() else spent_until(tx, keeper.terms, cost)
     return None if until is None or until - tx.now() < PACED else until
+
+
+def income_of_crawl_s(terms: Terms | None) -> float | None:
+    """Return the time in which a budget of crawls has the income of one, seconds."""
+    if terms is None or terms.unit != CRAWLS or not terms.budget:
+        return None
+    return DAY_S / terms.budget
 
 
 def _first_spent_until(tx: Transaction, service: Service, page: Page) -> datetime | None:

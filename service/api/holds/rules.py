@@ -17,7 +17,8 @@ answer is the reason. The last one always has an answer: the page is ready.
 | `not_due` | its due time | |
 | `no_worker` | `recrawl worker` fills the queue of due pages | |
 | `cap` | the next UTC day | the host or group |
-| `budget` | the next room in the budget | |
+| `budget` | the next UTC day, because the budget of today is spent | |
+| `income` | the next crawl that the income of the budget allows | |
 | `no_crawler` | a request for leases | |
 | `host_busy` | its turn among the pages of its host | the host or group |
 | `ready` | the next request for leases | |

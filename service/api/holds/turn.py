@@ -12,6 +12,8 @@ from service.model.words import ahead, counted, every, moment, number, span
 
 LONG_CRAWL = timedelta(minutes=1)
 """Time for which a lease runs before its worker may be gone; for a short lease, half of it."""
+MOST_S = 86_400.0 * 365_000
+"""Longest wait for a turn that is an instant, seconds."""
 LONG = timedelta(days=1)
 """Time until the turn of a page from which an operator may want a shorter delay."""
 
@@ -100,12 +102,25 @@ def _spent(turn: Turn, _: datetime) -> Hold | None:
     if until >= LATEST:
         cause = "one crawl of it costs more than the budget of a day"
         return Hold(kind="budget", cause=cause, remedy="raise the budget if it shall be crawled")
+    if until < _midnight(turn.now):
+        then = "" if turn.each_s is None else f", then one each {span(turn.each_s)}"
+        cause = (
+            "the budget has spent its income so far; it allows the next crawl "
+            f"{ahead(until, turn.now)}{then}"
+        )
+        remedy = "wait, or raise the budget"
+        return Hold(kind="income", cause=cause, remedy=remedy, until=until)
     return Hold(
         kind="budget",
         cause=f"the budget is spent {_until(until, turn)}",
         remedy="wait, or raise the budget",
         until=until,
     )
+
+
+def _midnight(now: datetime) -> datetime:
+    """Return the end of the UTC day."""
+    return now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
 
 
 def _first_spent(turn: Turn, _: datetime) -> Hold | None:
@@ -198,7 +213,7 @@ def _behind(turn: Turn) -> Hold:
     if not pace:
         return _busy_host(host, cause)
     begin = max(host.opens_at or turn.now, turn.now)
-    turn_at = begin + timedelta(seconds=host.delay_s * host.n_before)
+    turn_at = begin + timedelta(seconds=min(host.delay_s * host.n_before, MOST_S))
     remedy = ""
     if turn_at - turn.now >= LONG and not host.by_robots and not host.delayed:
         remedy = "lower the delay of the host if its site allows it"

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from hashlib import blake2b
 from itertools import compress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec import json
@@ -90,6 +90,8 @@ class CallReply:
     """JSON of the whole answer, for a request with a key and leases."""
     next_ready_at: datetime | None = None
     """Earliest time of the next due page where nothing was leased; None: nothing is queued."""
+    held_by: Literal["budget", "income"] | None = None
+    """As in `Leased`."""
     waits_for: Future[Counts] | None = None
     """Outcomes of a report with crawls that wait for locked pages."""
 
@@ -318,10 +320,11 @@ class CallFlush:
         if empty:
             # without budget, no page is ready, whatever the queue has
             next_ready_at = self.keeper.spent_until()
+            held_by = self.keeper.held_by()
             if next_ready_at is None:
                 next_ready_at = next_ready(self.store, calls[0].request.kind)
             for reply in empty:
-                reply.next_ready_at = next_ready_at
+                reply.next_ready_at, reply.held_by = next_ready_at, held_by
 
     def _drop_expired(self) -> None:
         now = self.posts.now()
@@ -363,6 +366,7 @@ def encode_answer(
         items=reply.items,
         retry_after_s=retry_after_s,
         paused_until=paused_until,
+        held_by=None if reply.items or paused_until is not None else reply.held_by,
         reported=reported,
     )
     return json.encode(answer).decode()

@@ -30,6 +30,7 @@ from service.api.holds.facts import PageNow
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.unfinished import encode_unfinished
+from service.core.division import reserved
 from service.estimation.page_estimate import PageEstimate
 from service.leases import due
 from service.leases.conditional import distrusted_until
@@ -174,7 +175,16 @@ def encode_epoch(epoch: Epoch, calibrations: Calibrations | None = None) -> wire
     """Return one run, with the fields of its certificate."""
     fields = shared(wire.Epoch, epoch, epoch.certificate)
     compared = None if calibrations is None else encode_calibrations(calibrations)
-    return wire.Epoch(**{**fields, "status": epoch.status.value, "calibration": compared})
+    own = {"status": epoch.status.value, "calibration": compared, "reserved": _reserved(epoch)}
+    return wire.Epoch(**{**fields, **own})
+
+
+def _reserved(epoch: Epoch) -> float | None:
+    """Return the part of an epoch's bandwidth for first crawls; None without a bandwidth."""
+    own = epoch.certificate
+    if own is None or own.planned is None or own.first_crawls is None:
+        return None
+    return reserved(own.bandwidth, own.planned, own.overhead)
 
 
 def encode_page(

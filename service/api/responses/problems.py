@@ -65,6 +65,7 @@ STATUS: dict[type[Exception], int] = {
     errors.GroupDivided: 409,
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,
+    errors.AllotmentOver: 503,
     errors.RowLocked: 503,
     errors.TablesChanged: 503,
     errors.ShardUnavailable: 503,

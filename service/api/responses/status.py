@@ -11,7 +11,7 @@ from recrawl_client.wire.status import (
     Today,
 )
 from service import __version__
-from service.api.responses.history import is_before, spent_in
+from service.api.responses.history import is_before
 from service.status import needs
 from service.status.budget_days import midnight
 from service.status.state import ServiceState
@@ -71,14 +71,14 @@ def encode_accepted(accepted: needs.AcceptedNeed) -> AcceptedNeed:
 
 
 def _today(state: ServiceState) -> Today:
-    counts, terms = state.today, state.facts.budget
+    counts, own = state.today, state.of_budget
     is_mixed = is_before(midnight(state.at), state.facts.unit_since)
     return Today(
         n_leased=counts["n_leased"],
         n_reported=counts["n_reported"],
         n_failed=counts["n_failed"],
         n_changed=counts["n_changed"],
-        spent=None if terms is None or is_mixed else spent_in(terms.unit, counts),
+        spent=None if own is None or is_mixed else own.spent,
     )
 
 
@@ -91,6 +91,7 @@ def _budget(state: ServiceState) -> BudgetInForce | None:
         unit=terms.unit,
         loan_days=terms.loan_days,
         spent_until=state.facts.spent_until,
+        next_at=None if state.of_budget is None else state.of_budget.next_at,
     )
 
 

@@ -16,21 +16,18 @@ from service.api.examples import EXAMPLES
 from service.api.requests.items import decode_object
 from service.api.requests.pauses import end_of
 from service.api.responses.encode import answer
-from service.api.responses.history import is_before, spent_in
 from service.api.route import GUARDED, DirectRoute
 from service.budget.in_force import BudgetInForce
 from service.budget.spending import adopt_pace, count_other_crawls
-from service.core.pace import advanced
 from service.epochs.constraints import CONSTRAINED
 from service.leases.host_settings import HOURS
 from service.model.access import Actor
 from service.model.amounts import CRAWLS, Amount, is_money, read_budget
 from service.model.errors import BudgetUnitChanges, InvalidField
-from service.status.budget_days import midnight
+from service.status.budget_today import budget_today
 from service.status.counts import counts_of_today
 from service.storage import Transaction
 from service.storage.budget.orders import Orders
-from service.storage.budget.pace import days_since_1970
 
 router = APIRouter(tags=["orders"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -149,32 +146,10 @@ def _check_unit(before: Amount | None, after: Amount | None, cost_unit: str | No
     )
 
 
-def spent_on_day(tx: Transaction, unit: str) -> float | None:
-    """Return what the crawls of this day have spent by their reports.
-
-    None: the budget counts crawls, or its unit has changed on this day.
-    """
-    now = tx.now()
-    if is_before(midnight(now), tx.pace_unit_since()):
-        return None
-    return spent_in(unit, counts_of_today(tx, now))
-
-
 def _answer_budget(service: Service, tx: Transaction) -> Response:
     budget = BudgetInForce(service.budget.settings, tx.orders())
-    terms, amount, pace = budget.terms, budget.amount, tx.pace()
-    spent = held = None if terms is None else 0.0
-    unknown = terms is not None and terms.unit != CRAWLS and spent_on_day(tx, terms.unit) is None
-    if unknown:
-        spent = held = None
-    elif terms is not None and pace is not None and (tx.pace_unit() or CRAWLS) == terms.unit:
-        today = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
-        taken = today.spent + max(today.debt, 0.0)
-        reported = spent_on_day(tx, terms.unit)
-        spent, held = taken, 0.0
-        if reported is not None:
-            unused = service.keeper.not_leased() if service.keeper.terms == terms else 0.0
-            spent, held = reported, max(taken - unused - reported, 0.0)
+    terms, amount = budget.terms, budget.amount
+    today = None if terms is None else budget_today(tx, terms, service.keeper)
     by_settings = service.budget.settings.amount
     owner = "operator" if budget.by_operator else "settings"
     return answer(
@@ -185,8 +160,11 @@ def _answer_budget(service: Service, tx: Transaction) -> Response:
             set_by="default" if amount is None else owner,  # type: ignore[arg-type]
             set_at=budget.orders.budget_at if budget.by_operator else None,
             by_settings=None if by_settings is None else str(by_settings),
-            spent_today=spent,
-            held_today=held,
+            spent_today=None if today is None else today.spent,
+            held_today=None if today is None else today.held,
+            left_today=None if today is None else today.left,
+            left_now=None if today is None else today.at_once,
+            next_at=None if today is None else today.next_at,
             notice=FREE_PAGES if is_money(budget.unit) else UNSET,
         )
     )

@@ -85,8 +85,8 @@ def moment_of(days: float) -> datetime:
 def _first(rows: list[dict[str, Any]]) -> Pace | None:
     for row in rows:
         if row["at"] is not None:
-            at, in_windows = days_since_1970(row["at"]), row["in_windows"] or 0.0
-            return Pace(**{**row, "at": at, "in_windows": in_windows})
+            amounts = {name: row[name] or 0.0 for name in AMOUNTS}  # later columns have NULL
+            return Pace(at=days_since_1970(row["at"]), **amounts)
     return None
 
 

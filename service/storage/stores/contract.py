@@ -34,6 +34,7 @@ from service.model.errors import RecrawlError
 from service.model.incarnations import Incarnation
 from service.storage.access.acceptances import AcceptanceStatements
 from service.storage.access.contract import AccessStatements
+from service.storage.budget.allotments import AllotmentStatements
 from service.storage.budget.caps import CapStatements
 from service.storage.budget.costs import CostStatements
 from service.storage.budget.orders import OrderStatements
@@ -105,6 +106,7 @@ class Transaction(
     AcceptanceStatements,
     IncarnationStatements,
     PaceStatements,
+    AllotmentStatements,
     OrderStatements,
     CapStatements,
     WorthStatements,

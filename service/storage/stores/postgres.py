@@ -25,6 +25,7 @@ from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.acceptances import AcceptancesSql
 from service.storage.access.postgres import PostgresAccess
+from service.storage.budget.allotments import AllotmentSql
 from service.storage.budget.costs import CostSql
 from service.storage.budget.orders import OrderSql
 from service.storage.budget.pace import PaceSql
@@ -95,6 +96,7 @@ class PostgresTransaction(
     PostgresAccess,
     PostgresIncarnations,
     PaceSql,
+    AllotmentSql,
     OrderSql,
     PostgresWorth,
     WebhooksSql,

@@ -36,6 +36,7 @@ from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.acceptances import AcceptancesSql
 from service.storage.access.sqlite import SqliteAccess
+from service.storage.budget.allotments import AllotmentSql
 from service.storage.budget.costs import CostSql
 from service.storage.budget.orders import OrderSql
 from service.storage.budget.pace import PaceSql
@@ -93,6 +94,7 @@ class SqliteTransaction(
     SqliteAccess,
     SqliteIncarnations,
     PaceSql,
+    AllotmentSql,
     OrderSql,
     SqliteCaps,
     SqliteWorth,

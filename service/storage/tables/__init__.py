@@ -28,6 +28,7 @@ from service.storage.tables.learning import (
     url_levels,
 )
 from service.storage.tables.queue import (
+    allotments,
     crawl_days,
     deleted_hosts,
     due_pages,
@@ -67,6 +68,7 @@ __all__ = [
     "Key",
     "Short",
     "accepted_needs",
+    "allotments",
     "api_keys",
     "audit",
     "calibrations",

@@ -176,10 +176,26 @@ pace = sa.Table(
             "debt",
             "n_first",
             "in_windows",
+            "lent",
+            "changed",
+            "cut",
         )
     ),
     comment="One row: what the servers have taken of the day's budget.",
     # all versions of the row stay in its block
+    postgresql_with={"fillfactor": "10"},
+)
+
+allotments = sa.Table(
+    "allotments",
+    metadata,
+    sa.Column("server", Id, primary_key=True, autoincrement=False),
+    sa.Column("on_day", sa.Integer, nullable=False),
+    sa.Column("unit", sa.Text, nullable=False),
+    *(sa.Column(name, sa.Double, nullable=False) for name in ("due", "on_loan", "n_first")),
+    sa.Column("ends_at", Instant, nullable=False),
+    comment="Amounts of the pace that servers hold, and no lease has taken.",
+    # all versions of a row stay in its block
     postgresql_with={"fillfactor": "10"},
 )
 
