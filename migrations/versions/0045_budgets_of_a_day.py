@@ -1,7 +1,7 @@
 """What changes of the budget make of a day, and the amounts that servers hold.
 
-Revision ID: 0042
-Revises: 0041
+Revision ID: 0045
+Revises: 0042
 """
 
 import sqlalchemy as sa
@@ -9,8 +9,8 @@ from alembic import op
 
 from service.storage.tables import Instant
 
-revision = "0042"
-down_revision = "0041"
+revision = "0045"
+down_revision = "0042"
 ADDED = ("lent", "changed", "cut")
 
 
