@@ -7,7 +7,7 @@ Revises: 0042
 import sqlalchemy as sa
 from alembic import op
 
-from service.storage.tables import Instant
+from service.storage.tables import Id, Instant
 
 revision = "0045"
 down_revision = "0042"
@@ -19,7 +19,7 @@ def upgrade() -> None:
         op.add_column("pace", sa.Column(name, sa.Double))
     op.create_table(
         "allotments",
-        sa.Column("server", sa.BigInteger, autoincrement=False),
+        sa.Column("server", Id, autoincrement=False),
         sa.Column("on_day", sa.Integer, nullable=False),
         sa.Column("unit", sa.Text, nullable=False),
         *(sa.Column(name, sa.Double, nullable=False) for name in ("due", "on_loan", "n_first")),

@@ -283,8 +283,8 @@ def test_two_servers_of_one_database_follow_the_orders_of_either(postgres_url):
         until(lambda: first.service.keeper.terms.budget == 50.0, "the first has the budget")
         for live in (first, second):
             live.clock.advance(hours=6)
-        # the rest of the old day's budget, and a quarter of the new one
-        assert n_leased(first, 15) + n_leased(second) == 20 + 12
+        # the rest of the old day's budget, and half a day of 20 crawls more
+        assert n_leased(first, 15) + n_leased(second) == 20 + 10
         second.client.delete("/budget")
         until(lambda: first.service.keeper.terms.budget == 30.0, "the first has the settings'")
         assert n_leased(first) == n_leased(second) == 0
