@@ -333,11 +333,12 @@ def given_back(pace: Pace, unused: TakenAmounts, day: int) -> Pace:
     After that day, only the buckets and the debt get it back.
     """
     own = unused.total - unused.on_loan
-    same, full = int(pace.at) == day, max(pace.budget, pace.tokens)
+    same = int(pace.at) == day
+    # what was taken before a cut of this day may lie above the budget
+    full = pace.tokens + own if same and pace.cut > 0 else max(pace.budget, pace.tokens)
     return replace(
         pace,
-        # what was taken on this day may lie above a budget that was cut since
-        tokens=pace.tokens + own if same else min(pace.tokens + own, full),
+        tokens=min(pace.tokens + own, full),
         ahead=min(pace.ahead + own, max(pace.budget, pace.ahead)),
         spent=max(pace.spent - own, 0.0) if same else pace.spent,
         debt=max(pace.debt - unused.on_loan, 0.0),
