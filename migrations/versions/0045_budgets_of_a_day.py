@@ -1,7 +1,7 @@
 """What changes of the budget make of a day, and the amounts that servers hold.
 
 Revision ID: 0045
-Revises: 0042
+Revises: 0044
 """
 
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ from alembic import op
 from service.storage.tables import Id, Instant
 
 revision = "0045"
-down_revision = "0042"
+down_revision = "0044"
 ADDED = ("lent", "changed", "cut")
 
 

@@ -20,7 +20,7 @@ class BudgetToday:
     """Amounts of the running UTC day, in the unit of the budget."""
 
     spent: float | None
-    """Amount that crawls have taken, with loans; None: the unit changed today, to none of crawls."""
+    """Amount that crawls have taken, with loans; None: the unit changed today, not to crawls."""
     held: float | None
     """Amount beside it that servers hold for their next leases, or leases of unknown cost hold."""
     left: float
@@ -43,7 +43,8 @@ def budget_today(
     """
     now, pace = tx.now(), pace_now(tx, terms)
     if pace is None:
-        return BudgetToday(None, None, terms.budget, terms.budget, None)
+        own = 0.0 if terms.unit == CRAWLS else reported_today(tx, terms.unit, now, counts)
+        return BudgetToday(own, own, terms.budget, terms.budget, None)
     own = keeper if keeper is not None and keeper.terms == terms else None
     unwritten = 0.0 if own is None else own.unwritten()
     in_hand = held_by_servers(tx, terms, pace)
