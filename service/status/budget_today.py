@@ -43,8 +43,8 @@ def budget_today(
     """
     now, pace = tx.now(), pace_now(tx, terms)
     if pace is None:
-        own = 0.0 if terms.unit == CRAWLS else reported_today(tx, terms.unit, now, counts)
-        return BudgetToday(own, own, terms.budget, terms.budget, None)
+        known = 0.0 if terms.unit == CRAWLS else reported_today(tx, terms.unit, now, counts)
+        return BudgetToday(known, known and 0.0, terms.budget, terms.budget, None)
     own = keeper if keeper is not None and keeper.terms == terms else None
     unwritten = 0.0 if own is None else own.unwritten()
     in_hand = held_by_servers(tx, terms, pace)
@@ -52,7 +52,8 @@ def budget_today(
         in_hand += own.in_hand()
     taken = pace.spent + pace.lent + unwritten
     reported = reported_today(tx, terms.unit, now, counts)
-    spent, held = taken - in_hand, in_hand
+    spent: float | None = taken - in_hand
+    held: float | None = in_hand
     if terms.unit != CRAWLS:
         spent, held = reported, None if reported is None else taken - in_hand - reported
     left = max(pace.left - unwritten, 0.0) + in_hand
