@@ -201,12 +201,15 @@ class Keeper:
         today = held.day == int(days_since_1970(self.store.clock()))
         return today and held.has_room() and (not first or held.first_crawls(1) > 0)
 
+    def unleased(self) -> float:
+        """Return the amount of crawls of this day that had no lease, and are not written yet."""
+        with self._counting:
+            return self._unleased.get(int(days_since_1970(self.store.clock())), NOTHING).total
+
     def not_leased(self) -> float:
         """Return the amount of this day that this server took from the pace, and no lease has."""
         today, held = int(days_since_1970(self.store.clock())), self._held
-        with self._counting:
-            more = self._unleased.get(today, NOTHING).total
-        return (held.due + held.on_loan if held.day == today else 0.0) - more
+        return (held.due + held.on_loan if held.day == today else 0.0) - self.unleased()
 
     def count_unleased(self, day: int, crawls: TakenAmounts) -> None:
         """Count accepted crawls of a day that had no lease."""

@@ -164,6 +164,8 @@ def _answer_budget(service: Service, tx: Transaction) -> Response:
     budget = BudgetInForce(service.budget.settings, tx.orders())
     terms, amount, pace = budget.terms, budget.amount, tx.pace()
     spent = held = None if terms is None else 0.0
+    if terms is not None and service.keeper.terms == terms:
+        spent = max(service.keeper.unleased(), 0.0)
     unknown = terms is not None and terms.unit != CRAWLS and spent_on_day(tx, terms.unit) is None
     if unknown:
         spent = held = None
@@ -171,7 +173,7 @@ def _answer_budget(service: Service, tx: Transaction) -> Response:
         today = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
         taken = today.spent + max(today.debt, 0.0)
         reported = spent_on_day(tx, terms.unit)
-        spent, held = taken, 0.0
+        spent, held = taken + (spent or 0.0), 0.0
         if reported is not None:
             unused = service.keeper.not_leased() if service.keeper.terms == terms else 0.0
             spent, held = reported, max(taken - unused - reported, 0.0)
