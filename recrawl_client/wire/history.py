@@ -53,7 +53,9 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     n_leased: int
     """Number of leases."""
     n_reported: int
-    """Number of accepted crawls."""
+    """Number of accepted crawls. A crawl of an earlier UTC day than its report counts in the last
+    step of its day. Crawls dated more than a day before the registration of their page do not
+    count."""
     n_failed: int
     """Number of accepted crawls that got no answer, were refused or are in doubt."""
     n_changed: int

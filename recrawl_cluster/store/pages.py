@@ -124,6 +124,7 @@ class ShardedPages(Routing):
     freshness_columns = by_ids("freshness_columns", ascending)
     logged_changes = by_ids("logged_changes", aligned, rowwise=True)
     existing_pages = by_ids("existing_pages", ascending)
+    registered_at = by_ids("registered_at", aligned)
     lock_page_rows = by_ids("lock_page_rows", ascending)
     locked_page_rows = by_ids("locked_page_rows", ascending)
     bounds_of = by_ids("bounds_of", ascending)

@@ -15,7 +15,7 @@ from service.core.ping_feeds import PingFeeds
 from service.core.shared_changes import ShareEvidence
 from service.core.twins import discounted
 from service.core.wide_revisions import WideRevisions
-from service.model.arrays import NO_TIME, Bools, Ints, UrlGroupRates
+from service.model.arrays import NO_TIME, Bools, Instants, Ints, UrlGroupRates
 from service.model.columns import (
     NOT_SHIFTED,
     CapColumns,
@@ -236,6 +236,11 @@ class MemorySchedule(Transaction):
     def urls_of_pages(self, page_id: Ints) -> dict[int, str]:
         there = page_id[self.pages["alive"][page_id - 1]]
         return dict(zip(there.tolist(), self.pages["url"][there - 1].tolist(), strict=True))
+
+    @override
+    def registered_at(self, page_id: Ints) -> Instants:
+        registered: Instants = self.pages["created_at"][page_id - 1]
+        return registered
 
     @override
     def shifts(self, epoch: int) -> ShiftColumns:

@@ -226,9 +226,8 @@ class Recorder:
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
         crawls, starts = started(crawls, leased, states, now, tx.incarnations)
         outcome = record(tx, crawls, self.rules, states, starts, self.recent, added)
-        new = outcome.verdict == ACCEPTED
         held = settler.settle_crawls(
-            tx, crawls, new, outcome.states, leased, tx.now(), outcome.in_incident
+            tx, crawls, outcome.is_news, outcome.states, leased, tx.now(), outcome.in_incident
         )
         return outcome, held, leased.waiting
 

@@ -51,7 +51,8 @@ NO_REQUESTS = RequestCounts()
 def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> RequestCounts:
     """Return the requests that the history of one database has.
 
-    Requests since the last epoch are those of whole steps, because each counts in one epoch.
+    Requests since the last epoch are those that were reported in whole steps, because each counts
+    in one epoch.
     """
     end = step_of(at - LATE)
     started = None if last is None else last.started_at
@@ -62,9 +63,9 @@ def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> RequestC
     if week.first_at is None:
         return RequestCounts(since=since)
     watched = min(max(at - week.first_at, DAY), LEARNT_IN) / DAY
-    counts = week.counts
+    counts, reported = week.counts, counts_between(tx, begin, end).counts
     return RequestCounts(
-        n_since=counts_between(tx, begin, end).counts["n_reported"],
+        n_since=reported["n_reported"] + reported["n_late"],
         n_leased=counts["n_leased"],
         n_reported=counts["n_reported"],
         overhead=counts["n_taught_nothing"] / watched,

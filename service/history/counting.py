@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +27,31 @@ from service.core.calibration import CalibrationSums
 from service.estimation.predictions import predicted_changes
 from service.estimation.rules import Rules
 from service.model.amounts import fine_units
-from service.model.arrays import Bools, Codes, Floats, Instants, Ints, Numbers, distinct
+from service.model.arrays import (
+    DAY,
+    INSTANT,
+    Bools,
+    Codes,
+    Floats,
+    Instants,
+    Ints,
+    Numbers,
+    datetime_at,
+    distinct,
+    instant,
+    positions,
+)
 from service.model.columns import PageStates
 from service.model.errors import OUTAGES
 from service.model.freshness import FreshnessColumns
-from service.model.history import HostEvents, StepSums, Tally, merged_parts
+from service.model.history import (
+    STEP,
+    Calibrations,
+    HostEvents,
+    StepSums,
+    Tally,
+    merged_parts,
+)
 from service.storage import Store, Transaction
 from service.storage.history.contract import Counted, Counter
 
@@ -43,8 +64,15 @@ MOST_COMPARED = 100
 
 Above, only pages whose page_id is a multiple of a number are compared: about as many crawls.
 """
+BY_CRAWL = (
+    *("page", "at", "interval", "changed", "failing", "taught_nothing", "is_evidence"),
+    "n_pings",
+)
+"""Columns of `CrawlEvents` with a value for each crawl."""
 BEFORE = FreshnessColumns.__dataclass_fields__.keys() & PageStates.__dataclass_fields__.keys()
 """Columns of a prediction as of before the crawl; the others are the same after it."""
+
+STEP_LENGTH = np.timedelta64(STEP)
 
 log = structlog.get_logger()
 
@@ -80,6 +108,11 @@ class CrawlEvents(NamedTuple):
     counted: Bools | None = None
     """True if the page has changed, of changes with a weight a sample; None: as `changed`."""
 
+    def where(self, mask: Bools) -> "CrawlEvents":
+        """Return the crawls that a mask selects, of the same pages."""
+        names = (*BY_CRAWL, *(n for n in ("cost", "counted") if getattr(self, n) is not None))
+        return self._replace(**{name: getattr(self, name)[mask] for name in names})
+
     @property
     def result(self) -> Codes:
         """(N,) 1 for a change that counts, else 0, as estimates predict it."""
@@ -88,8 +121,45 @@ class CrawlEvents(NamedTuple):
         return np.where(self.changed == 1, self.counted, self.changed).astype(np.int16)
 
 
-def tally_of(commits: Sequence[CrawlEvents]) -> Tally:
-    """Return the sums of crawls without predictions.
+def counted_at(at: Instants, reported_at: datetime) -> Instants:
+    """Return the steps in which (N,) crawls count that were reported in a step.
+
+    It is the step of the report. A crawl of an earlier UTC day counts in the last step of its day,
+    whose budget it took.
+
+    >>> at = np.array(["2026-05-03T23:50", "2026-05-03T09:00", "2026-05-04T00:10"], "M8[us]")
+    >>> counted_at(at, datetime(2026, 5, 4, 7, 20, tzinfo=UTC)).astype("M8[m]").tolist()[1:]
+    [datetime.datetime(2026, 5, 3, 23, 50), datetime.datetime(2026, 5, 4, 7, 20)]
+    """
+    here = instant(reported_at)
+    midnight = at.astype("M8[D]").astype(INSTANT) + DAY
+    steps: Instants = np.where(midnight <= here.astype("M8[D]"), midnight - STEP_LENGTH, here)
+    return steps
+
+
+def tallies_of(commits: Sequence[CrawlEvents], reported_at: datetime) -> dict[datetime, Tally]:
+    """Return the sums of crawls without predictions, by the step in which they count.
+
+    `reported_at` is the step of their reports, which always has a tally. Crawls that count in
+    another one are `n_late` in it, and are taken from the `n_late` of theirs.
+    """
+    host_id, columns = _counts(commits)
+    step = counted_at(np.concatenate([each.at for each in commits]), reported_at)
+    late = step < instant(reported_at)
+    if not late.any():
+        return {reported_at: Tally.of(host_id, columns)}
+    of_step = {name: np.where(late, 0, column) for name, column in columns.items()}
+    tallies = {reported_at: Tally.of(host_id, of_step | {"n_late": late})}
+    for each in np.unique(step[late]):
+        row = positions(step == each)
+        own = {name: column[row] for name, column in columns.items()}
+        own["n_late"] = np.full(len(row), -1)
+        tallies[datetime_at(int(each.astype(np.int64)))] = Tally.of(host_id[row], own)
+    return tallies
+
+
+def _counts(commits: Sequence[CrawlEvents]) -> tuple[Ints, dict[str, NDArray[Any]]]:
+    """Return the host of each crawl, and by the names of counts what each crawl adds.
 
     A ping is true if the next crawl of its page found a change, else false. A change that no ping
     announced is missed if the page has had pings.
@@ -115,7 +185,7 @@ def tally_of(commits: Sequence[CrawlEvents]) -> Tally:
             "n_false_pings": n_pings * same,
             "n_missed": has_changed & (n_pings == 0) & had_pings,
         }
-    return Tally.of(host_id, columns)
+    return host_id, columns
 
 
 def _spent(events: CrawlEvents) -> Floats:
@@ -215,20 +285,23 @@ class HistoryCounter(Counter):
         if not counted:
             return
         with self._lock:
-            self._held += map(self._bounded, counted)
+            for each in counted:
+                self._held += self._bounded(each)
             if self._timer is None:
                 self._start_timer()
 
-    def _bounded(self, counted: Counted) -> Counted:
+    def _bounded(self, counted: Counted) -> list[Counted]:
         """Return sums instead of crawls that nothing will be compared with."""
         if not isinstance(counted.events, CrawlEvents):
-            return counted
+            return [counted]
         n = len(counted.events.page)
+        if not n:
+            return []
         if self._n_crawls + n > MOST_HELD:
             self.n_not_compared += n
-            return counted._replace(events=tally_of([counted.events]))
+            return list(starmap(Counted, tallies_of([counted.events], counted.at).items()))
         self._n_crawls += n
-        return counted
+        return [counted]
 
     def _start_timer(self) -> None:
         self._timer = threading.Timer(EVERY_S, self._write_later)
@@ -274,23 +347,26 @@ class HistoryCounter(Counter):
             sums.append((at, HostEvents(name, np.concatenate(host_id)).tally()))
         epoch = max((number for _, number in crawls), default=0)
         parts = [StepSums(at, epoch, tally) for at, tally in sums]
-        for key, each in crawls.items():
-            parts.append(StepSums(*key, self._compared(each)))
+        for (at, number), each in crawls.items():
+            tallies = tallies_of(each, at)
+            calibrations = self._compared(each)
+            tallies[at] = replace(tallies[at], calibrations=calibrations)
+            parts += [StepSums(step, number, tally) for step, tally in tallies.items()]
         return parts
 
-    def _compared(self, commits: list[CrawlEvents]) -> Tally:
-        """Return the sums of crawls and, while the database answers, of predictions."""
-        tally, n = tally_of(commits), sum(len(each.page) for each in commits)
+    def _compared(self, commits: list[CrawlEvents]) -> Calibrations:
+        """Return the sums of the predictions of crawls, while the database answers."""
+        n = sum(len(each.page) for each in commits)
         try:
             with self.store.begin(write=False) as tx:
                 compared = compare(tx, commits, compared_every(n))
         except OUTAGES:
             self.n_not_compared += n
-            return tally
+            return {}
         if not len(compared.crawl):
-            return tally
+            return {}
         sums = CalibrationSums.of(compared.probability, compared.changed)
-        return replace(tally, calibrations={commits[-1].rules.estimator.name: sums})
+        return {commits[-1].rules.estimator.name: sums}
 
     @override
     def close(self) -> None:

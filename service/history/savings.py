@@ -7,6 +7,7 @@ URL group share (`core.shared_times`). After a page's last crawl the forecast of
 decides.
 
 A page counts from its first crawl with content, or from the start of the window if that is later.
+A page with past crawls (`model.past`) counts from its registration.
 Pages that are gone now and pages without content are left out, and so are crawls that did not show
 their page. The log is read from a third of the window before its start, so that uniform crawling
 has a past too.
@@ -326,6 +327,9 @@ def _block(tx: Transaction, rules: InForce, times: Times, after: int, last: int)
     first = np.flatnonzero(np.diff(stretches.page, prepend=-1))
     begin = np.full(len(pages), now)
     begin[stretches.page[first]] = stretches.begin[first]
+    # what another crawler had achieved before the registration is no gain of this fleet
+    registered = days(tx.registered_at(pages.page_id) - instant(times.begin))
+    begin = np.where(begin < registered - 1.0, registered, begin)
     watched = Watched(np.maximum(begin, since), np.full(len(pages), now))
     counts = ended.end > watched.since[ended.page]
     precision = np.where(estimates.recall > 0, estimates.precision, 0.0)

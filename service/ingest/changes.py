@@ -9,7 +9,7 @@ from service.ingest.crawls import (
     redirect_before,
     redirected,
 )
-from service.model.arrays import NO_TIME, Groups, positions
+from service.model.arrays import NO_TIME, Bools, Groups, positions
 from service.model.changes import ChangeColumns, ChangeKind
 from service.model.columns import CrawlColumns, PageStates
 
@@ -17,17 +17,23 @@ NO_CHANGES = ChangeColumns.empty()
 
 
 def changes(
-    states: PageStates, groups: Groups, crawls: CrawlColumns, comparison: CrawlComparison
+    states: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    comparison: CrawlComparison,
+    past: Bools | None = None,
 ) -> ChangeColumns:
     """Return the changes that (N,) crawls found, in the order of the crawls.
 
+    Those that are `past` found none (`model.past`); None: no crawl is.
     A page is new at its first answer with content. The kind of a page's last change is its state:
     gone, moved, or present.
     """
     answer, first = comparison.answer, np.isnan(comparison.interval)
-    is_back = answer & comparison.was_gone & ~comparison.gone
-    is_change = is_back | (answer & (first | (comparison.changed == 1)))
-    still_gone = answer & comparison.gone & comparison.was_gone
+    finds = answer if past is None else answer & ~past
+    is_back = finds & comparison.was_gone & ~comparison.gone
+    is_change = is_back | (finds & (first | (comparison.changed == 1)))
+    still_gone = finds & comparison.gone & comparison.was_gone
     if not (is_change | still_gone).any():
         return NO_CHANGES
     moved, target = moved_permanently(comparison), np.maximum(crawls.redirects_to, 0)

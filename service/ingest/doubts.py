@@ -23,6 +23,7 @@ from service.ingest.incidents import (
     numbers_of,
     watches_of,
 )
+from service.ingest.past import without_past_answers
 from service.ingest.recent_digests import NewDigests, RecentDigests, Shared
 from service.model.arrays import (
     Bools,
@@ -75,6 +76,7 @@ def doubts(
         return None
     shared = shared or Shared.none(len(crawls))
     outcome = _by_site(tx, crawls, outcome)
+    states = without_past_answers(tx, states, groups, outcome)
     signs = _signs(states, groups, outcome) | shared.is_shared
     if not signs.any() and not tx.has_incidents():
         return None

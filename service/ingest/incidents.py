@@ -5,7 +5,7 @@ teach nothing about the pages. Signs of an incident:
 
 | sign | a page shows it when |
 | --- | --- |
-| absent | it is absent, or has moved to another address, and answered before |
+| absent | it is absent, or has moved to another address, and answered here before |
 | refused | the site refuses it, and did not refuse it at the crawl before |
 | alike | it shows a new digest that another page began to show within an hour |
 
@@ -15,6 +15,8 @@ digest, or after a day. An operator may end it as content does. After a day, wha
 taken as it is until the host has other content. After content, the same sign begins no incident for
 an hour. So a site that deletes most of its pages has one false alarm an hour. A page that showed
 the same before the incident, such as a front page to which all others lead, does not prolong it.
+A page whose last answer is past (`model.past`) has not answered here. Pages that have gone long ago
+are the most overdue ones after an import, so their absences come together.
 
 A page that is `alike` before an incident begins is doubtful, unless it is a twin of the first such
 page (`ingest.recent_digests`). An hour after the first doubt its content is taken as it is. If the

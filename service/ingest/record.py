@@ -24,6 +24,7 @@ from service.ingest.first_crawls import (
     forget_moved,
     with_unlinked,
 )
+from service.ingest.past import past_crawls
 from service.ingest.pings import notice
 from service.ingest.recent_digests import RecentDigests
 from service.ingest.redirects import (
@@ -72,9 +73,17 @@ class CrawlOutcome(NamedTuple):
     accepted: Ints
     """(K,) rows of the accepted crawls, by page and time."""
     events: CrawlEvents | None
-    """The accepted crawls as the history counts them; None: there are none."""
+    """The accepted crawls, past ones too; None: there are none."""
     in_incident: Bools | None = None
     """True if the crawl shows the sign of an incident of its host; None: no crawl does."""
+    past: Bools | None = None
+    """True if an accepted crawl is past (`model.past`); None: none is."""
+
+    @property
+    def is_news(self) -> Bools:
+        """True if the crawl was accepted, and is not past, so that it shows its host as it is."""
+        accepted: Bools = self.verdict == ACCEPTED
+        return accepted if self.past is None else accepted & ~self.past
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +132,7 @@ def record(
     if crawls.verdict is not None:
         verdict = np.where(crawls.refused, crawls.verdict, verdict)
     sooner, events, again, unlinked = np.zeros(len(crawls), np.bool_), None, NO_PAGES, NO_PAGES
-    in_incident, first = None, NO_CRAWLS
+    in_incident, past, first = None, None, NO_CRAWLS
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
@@ -135,20 +144,21 @@ def record(
         some = doubts(tx, before, groups, accepted, outcome, recent or RecentDigests(bits=1))
         if some is not None:
             outcome[some.doubtful] = DOUBTFUL
-            in_incident = np.zeros(len(crawls), np.bool_)
-            in_incident[newer] = some.in_incident
+            in_incident = _spread_out(some.in_incident, newer, len(crawls))
         began_at = accepted.observed_at if starts is None else starts[newer]
         began = Began(began_at, pings_ahead(tx, before, groups, began_at))
         after, entries, comparison = observe(before, groups, accepted, in_force, began, outcome)
         events = _events(before, groups, accepted, comparison, in_force)
-        tx.count(events)
+        own_past = past_crawls(tx, before, groups, accepted)
+        past = _spread_out(own_past, newer, len(crawls))
+        tx.count(events if own_past is None else events.where(~own_past))
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
         forget_moved(tx, before, groups, accepted)
         tx.save_states(after)
         if (relinks := relinked(before, after, accepted)) is not None:
             again, unlinked = relink(tx, relinks)
-        tx.append_changes(changes(before, groups, accepted, comparison))
+        tx.append_changes(changes(before, groups, accepted, comparison, own_past))
         _save_validators(tx, after, groups, accepted, comparison)
         denied = contradicted(before, groups, accepted, comparison.answer)
         if len(denied):
@@ -157,7 +167,7 @@ def record(
         first = first_crawls(before, after, groups, accepted, comparison)
         first = with_unlinked(tx, first, unlinked)
     again = distinct(np.append(again, admitted(tx, added, first)))
-    return CrawlOutcome(verdict, sooner, again, states, newer, events, in_incident)
+    return CrawlOutcome(verdict, sooner, again, states, newer, events, in_incident, past)
 
 
 def _save_validators(
@@ -274,6 +284,15 @@ def _paid(crawls: CrawlColumns, comparison: CrawlComparison) -> Numbers:
     if crawls.cost is None:
         return None
     return np.where(comparison.outcome == OFFER, np.nan, crawls.cost)
+
+
+def _spread_out(of_newer: Bools | None, newer: Ints, n: int) -> Bools | None:
+    """Return a mask of accepted crawls as one of all n crawls."""
+    if of_newer is None:
+        return None
+    mask = np.zeros(n, np.bool_)
+    mask[newer] = of_newer
+    return mask
 
 
 def _rows_of(states: PageStates, page_id: Ints) -> Ints:

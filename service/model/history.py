@@ -35,8 +35,13 @@ COUNTS = (
     "n_missed",
     "n_taught_nothing",
     "spent",
+    "n_late",
 )
-"""Counts of a step, by their names in tables and answers; `spent` in fine units of the budget."""
+"""Counts of a step, by their names in tables and answers; `spent` in fine units of the budget.
+
+`n_late` has the crawls that were reported in the step and count in an earlier one. Those that count
+in the step and were reported later are subtracted. It is in no answer.
+"""
 COUNTED_PAGES = (
     "n_pages",
     "n_never_crawled",
@@ -144,7 +149,8 @@ class _PackedTally(msgspec.Struct, array_like=True):
 def packed(tally: Tally) -> bytes:
     """Return sums in bytes."""
     counted = np.flatnonzero(tally.counts.any(axis=0))
-    kind = NARROW if tally.counts.max(initial=0) < LIMIT else WIDE
+    is_narrow = tally.counts.min(initial=0) >= 0 and tally.counts.max(initial=0) < LIMIT
+    kind = NARROW if is_narrow else WIDE
     own = _PackedTally(
         np.diff(tally.host_id, prepend=0).astype("<i8").tobytes(),
         counted.astype(np.uint8).tobytes(),

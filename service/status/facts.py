@@ -159,7 +159,7 @@ def read_facts(
     epoch = tx.epoch_in_force() if tx.calendars.in_use else None
     certificate = None if epoch is None else epoch.certificate
     crawlers = _crawlers(tx, asked, at, terms)._replace(
-        reported_by=at if hour["n_reported"] else reported_by(steps)
+        reported_by=at if hour["n_reported"] + hour["n_late"] > 0 else reported_by(steps)
     )
     asked_since, unasked = (None, []) if crawlers.ready_since is None else _unasked(tx, at)
     return Facts(
@@ -266,7 +266,8 @@ def _spent_to_midnight(tx: Transaction, terms: Terms | None, at: datetime) -> da
 
 def reported_by(steps: Sequence[MeasuredStep]) -> datetime | None:
     """Return the end of the newest step with a reported crawl; None: no step has any."""
-    return next((step.at + STEP for step in reversed(steps) if step.n_reported), None)
+    newest_first = reversed(steps)
+    return next((s.at + STEP for s in newest_first if s.n_reported + s.n_late > 0), None)
 
 
 def stopped_groups(tx: Transaction) -> list[StoppedGroup]:

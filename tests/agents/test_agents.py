@@ -38,7 +38,9 @@ def unchanged(tmp_path_factory):
 def with_changes(database_url):
     """Run a service with three pages, whose changes two crawls have shown."""
     with running(database_url) as live:
+        live.clock.advance(days=-2)
         live.register(NEWS, ABOUT, OTHER)
+        live.clock.advance(days=2)
         for days, digest in ((2, "1"), (0, "2")):
             at = START - timedelta(days=days)
             crawl = {"observed_at": at.isoformat(), "status": 200}

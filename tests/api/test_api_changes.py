@@ -18,7 +18,7 @@ URLS = [f"https://a.example/{i}" for i in range(5)] + ["https://b.example/0"]
 
 
 def report(api: Live, *items, hours=0, **fields) -> None:
-    at = (START - timedelta(hours=100 - hours)).isoformat()
+    at = (START - timedelta(hours=20 - hours)).isoformat()
     response = api.post("/observations", [{"url": u, "observed_at": at, **fields} for u in items])
     assert response.json()["accepted"] == len(items), response.text
 

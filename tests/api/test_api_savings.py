@@ -200,3 +200,11 @@ def test_the_sentence_of_a_sample_names_its_share():
         whole
     )
     assert "with the same 132,156 crawls; copies" in sentence(replace(whole, sampled_share=1.0))
+
+
+def test_what_another_crawler_saved_before_the_registration_does_not_count(api: Live):
+    at = [START - timedelta(days=40 - day) for day in range(40)]
+    report(api, [item for k, now in enumerate(at) for item in crawled(now, URLS, k)])
+    answer = api.get("/savings").json()
+    assert (answer["n_crawls"], answer["harmonic"]) == (0, None)
+    assert "the log has 0.0 crawls a page in this window" in answer["sentence"]

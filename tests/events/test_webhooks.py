@@ -44,7 +44,7 @@ def hook(live: Live, receiver, **fields) -> str:
 
 
 def report(live: Live, *urls, hours=0, **fields) -> None:
-    at = (live.clock.now - timedelta(hours=100 - hours)).isoformat()
+    at = (live.clock.now - timedelta(hours=20 - hours)).isoformat()
     items = [{"url": url, "observed_at": at, **fields} for url in urls]
     if "digest" in fields:  # each page has content of its own
         items = [{**item, "digest": f"{fields['digest']} of {item['url']}"} for item in items]

@@ -222,6 +222,7 @@ def test_crawls_and_pings_are_counted_by_their_outcome(sql_store, clock):
         "n_missed": 1,
         "n_taught_nothing": 1,
         "spent": 0,
+        "n_late": 0,
     }
 
 

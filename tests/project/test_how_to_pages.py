@@ -101,3 +101,20 @@ def test_every_filter_of_the_page_on_many_pages_exists():
     table = text_of("many-pages").partition("| filter |")[2].partition("\n\n")[0]
     first = "".join(row.split("|")[1] for row in table.splitlines()[2:])
     assert set(re.findall(r"`(\w+)`", first)) == set(PageParameters._fields)
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_log_of_another_crawler_and_the_budget_come_in_any_order(sqlite_url, tmp_path, step):
+    text = text_of("come-from-another-crawler")
+    (tmp_path / "log.ndjson").write_text(block(text, "log.ndjson").text)
+    with running(sqlite_url) as live:
+        for title in ("send the log", "set the budget")[::step]:
+            script = block(text, title).text.replace(SERVICE, live.url)
+            shell(script, tmp_path, url=live.url)
+        epoch = live.epoch()
+        assert (epoch["planned"], epoch["overhead"]) == (5_400.0, 0.0)
+        assert live.get("/budget").json()["spent_today"] == 0.0
+        assert live.get("/status").json()["today"]["n_reported"] == 0
+        assert live.get("/changes").json()["items"] == []
+        assert live.get("/pages", url="https://a.example/old").json()["gone"]

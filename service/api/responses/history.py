@@ -22,6 +22,7 @@ SHOWN_EDGES = EDGES[N_BINS // SHOWN_BINS - 1 :: N_BINS // SHOWN_BINS].tolist()
 def encode_row(row: Row, unit: str = CRAWLS, unit_since: datetime | None = None) -> HistoryRow:
     """Return a row of an answer; `unit` is that of the budget, since its last change."""
     values: dict[str, Any] = {**row.counts, **dict.fromkeys(GAUGES)}
+    del values["n_late"]
     values["spent"] = None if is_before(row.at, unit_since) else spent_in(unit, row.counts)
     if row.gauges is not None:
         own = asdict(row.gauges)

@@ -114,7 +114,10 @@ class HistoryStatements(Subject):
     def add_to_step(
         self, host_id: int, at: datetime, epoch: int | None, tally: Tally, gauges: Gauges | None
     ) -> None:
-        """Add the counts of all hosts of a tally to the row of a host, and replace its gauges."""
+        """Add the counts of all hosts of a tally to the row of a host, and replace its gauges.
+
+        A row keeps its first epoch, because crawls may be reported days later.
+        """
 
     @abstractmethod
     def add_calibrations(self, at: datetime, epoch: int, calibrations: Calibrations) -> None:
@@ -181,7 +184,8 @@ ADD_TO_STEP = f"""
 INSERT INTO history ({", ".join(ROW)}) VALUES ({", ".join(f"%({name})s" for name in ROW)})
 ON CONFLICT (host_id, at) DO UPDATE SET
     {", ".join(f"{name} = history.{name} + excluded.{name}" for name in COUNTS)},
-    {", ".join(f"{n} = coalesce(excluded.{n}, history.{n})" for n in ("epoch", *GAUGES))}
+    epoch = coalesce(history.epoch, excluded.epoch),
+    {", ".join(f"{n} = coalesce(excluded.{n}, history.{n})" for n in GAUGES)}
 """
 STEPS = f"""
 SELECT {", ".join(ROW)} FROM history

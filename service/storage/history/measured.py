@@ -30,6 +30,8 @@ class MeasuredStep(NamedTuple):
     unit: str | None
     """Unit of the budget; None: crawls."""
     n_never_crawled: int | None = None
+    n_late: int = 0
+    """Crawls that were reported in the step beyond `n_reported` (`model.history.COUNTS`)."""
 
 
 class MeasuredStatements(Subject):
@@ -42,7 +44,7 @@ class MeasuredStatements(Subject):
 
 MEASURED_STEPS = f"""
 SELECT at, n_leased, n_reported, n_failed, spent, measured_at, history.n_pages, n_overdue,
-    n_no_content, epochs.bandwidth AS budget, epochs.unit, n_never_crawled
+    n_no_content, epochs.bandwidth AS budget, epochs.unit, n_never_crawled, n_late
 FROM history LEFT JOIN epochs ON epochs.epoch = history.epoch
 WHERE host_id = {ALL_HOSTS} AND at >= %(since)s ORDER BY at
 """

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import UNSPECIFIED, Bools, Instants, Ints, Keys
+from service.model.arrays import NO_TIME, UNSPECIFIED, Bools, Instants, Ints, Keys
 from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Observability, Page, PagePatch
 from service.model.errors import PageNotFound
@@ -81,6 +81,10 @@ class PageStatements(BulkStatements):
         """Return the next page_ids above `after`, ascending."""
 
     @abstractmethod
+    def registered_at(self, page_id: Ints) -> Instants:
+        """Return the time of registration of each of (N,) pages; NaT: no such page."""
+
+    @abstractmethod
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         """Return the next pages above `after`, ascending, and states without rates in force."""
 
@@ -125,6 +129,9 @@ WHERE pages.page_id = %(page_id)s
 """Statement that reads a page. A crawl probability of 0 is NULL in the table; the result is NULL
 only for a page without a schedule."""
 
+REGISTERED_AT = """
+SELECT page_id, created_at FROM pages WHERE page_id IN (SELECT value FROM {ids}) ORDER BY page_id
+"""
 NEXT_PAGE_IDS = """
 SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(limit)s
 """
@@ -189,6 +196,15 @@ class PagesSql(KeptSql, PageStatements, HostStatements):
         values["estimate"] = tuple(np.frombuffer(values["estimate"]).tolist())
         hours = self.calendars.of_host(values["host_id"], self.clock())
         return Page(**values, hours=hours)
+
+    @override
+    def registered_at(self, page_id: Ints) -> Instants:
+        dtypes = {"page_id": "i8", "created_at": "M8[us]"}
+        there, created_at = self.arrays(REGISTERED_AT, dtypes, ids=page_id).values()
+        if not len(there):
+            return np.full(len(page_id), NO_TIME)
+        at = np.minimum(there.searchsorted(page_id), len(there) - 1)
+        return np.where(there[at] == page_id, created_at[at], NO_TIME)
 
     @override
     def next_page_ids(self, after: int, limit: int) -> Ints:

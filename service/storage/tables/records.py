@@ -84,7 +84,7 @@ history_parts = sa.Table(
     postgresql_with={"autovacuum_vacuum_scale_factor": "0.05"},
 )
 
-ADDED = ("n_taught_nothing", "spent")
+ADDED = ("n_taught_nothing", "spent", "n_late")
 """Counts that databases of an earlier version lack."""
 history = sa.Table(
     "history",
