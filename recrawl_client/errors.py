@@ -7,7 +7,7 @@ ClientError
     ├── Rejected         an item has an invalid field.
     ├── TooLarge         too many bytes or items for one request.
     ├── Unauthorized     no valid API key.
-    ├── NotFound         no such page, epoch, host or webhook.
+    ├── NotFound         no such page, host, epoch, or other thing that a call names.
     ├── LeaseNotHeld     the lease has ended.
     └── CursorExpired    what the cursor continues is no longer kept; start again.
 """
@@ -65,7 +65,7 @@ class Unauthorized(Refused):
 
 
 class NotFound(Refused):
-    """No such page, epoch, host or webhook."""
+    """No such page, host, group, epoch, webhook, need, or other thing that a call names."""
 
 
 class LeaseNotHeld(Refused):
@@ -81,10 +81,6 @@ BY_CODE: dict[str, type[Refused]] = {
     "invalid-field": Rejected,
     "invalid-url": Rejected,
     "unauthorized": Unauthorized,
-    "page-not-found": NotFound,
-    "webhook-not-found": NotFound,
-    "epoch-not-found": NotFound,
-    "host-not-found": NotFound,
     "lease-not-held": LeaseNotHeld,
     "cursor-expired": CursorExpired,
 }
@@ -114,5 +110,8 @@ def refusal(response: httpx.Response) -> Refused:
             type="", title=response.reason_phrase, status=response.status_code, detail=detail
         )
     otherwise = TooLarge if response.status_code == TOO_LARGE else Refused
-    kind = BY_CODE.get(problem_code(problem.type), otherwise)
+    code = problem_code(problem.type)
+    if code.endswith("-not-found"):
+        otherwise = NotFound
+    kind = BY_CODE.get(code, otherwise)
     return kind(response.status_code, problem)

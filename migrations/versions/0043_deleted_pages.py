@@ -12,6 +12,9 @@ from service.storage.tables import Id, Instant
 revision = "0043"
 down_revision = "0042"
 
+OLD_COMMENT = "Changes that crawls found: a block a commit, numbered in the order of the commits."
+NEW_COMMENT = "Changes of pages: a block a commit, numbered in the order of the commits."
+
 
 def upgrade() -> None:
     op.create_table(
@@ -25,7 +28,11 @@ def upgrade() -> None:
         comment="Pages whose deletion the feed has: their last names, kept as long as the feed.",
     )
     op.create_index("deleted_pages_deleted_at_idx", "deleted_pages", ["deleted_at"])
+    if op.get_bind().dialect.name == "postgresql":
+        op.create_table_comment("feed", NEW_COMMENT)
 
 
 def downgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":
+        op.create_table_comment("feed", OLD_COMMENT)
     op.drop_table("deleted_pages")

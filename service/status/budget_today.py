@@ -44,8 +44,8 @@ def budget_today(
     now, pace = tx.now(), pace_now(tx, terms)
     if pace is None:
         by_reports = 0.0 if terms.unit == CRAWLS else reported_today(tx, terms.unit, now, counts)
-        held = None if by_reports is None else 0.0
-        return BudgetToday(by_reports, held, terms.budget, terms.budget, None)
+        none_held = None if by_reports is None else 0.0
+        return BudgetToday(by_reports, none_held, terms.budget, terms.budget, None)
     own = keeper if keeper is not None and keeper.terms == terms else None
     unwritten = 0.0 if own is None else own.unwritten()
     in_hand = held_by_servers(tx, terms, pace)

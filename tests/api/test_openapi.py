@@ -196,6 +196,12 @@ def test_every_example_of_a_body_is_accepted(api: Live, name, media_type, exampl
         webhook_id=hooked(api),
         key_id=created_key(api),
     )
+    if name == "accept_need":  # of a need that holds: due pages, and no crawler after the lease
+        api.register("https://due.example/")
+        api.epoch()
+        api.clock.advance(minutes=30)
+        api.service.runner.run_once()
+        content = json.dumps(example | {"kind": "no_crawler", "subject": "crawlers"})
     if name == "post_leases":  # otherwise it waits
         api.register("https://due.example/")
     response = api.client.request(

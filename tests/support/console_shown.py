@@ -84,7 +84,7 @@ def same(text: str, value: Any) -> bool:
         return abs((datetime.fromisoformat(text) - value).total_seconds()) <= 1
     if isinstance(value, str):
         return text == value
-    match = re.fullmatch(r"(-?[\d,.]+(?:e[+-]\d+)?)(?:\s(ms|s|min|h|d|%))?", text)
+    match = re.fullmatch(r"(-?[\d,.]+(?:e[+-]\d+)?)(?:\s?(ms|s|min|h|d|%))?", text)
     if match is None:
         return False
     digits, unit = Decimal(match[1].replace(",", "")), UNITS.get(match[2] or "", 1.0)
