@@ -112,7 +112,7 @@ def sentence(answer: "BudgetAnswer") -> str:
     if answer.budget and answer.spent_today is None:
         parts.append(f"{answer.unit} spent today are not known, as the unit has changed")
     if answer.spent_today is not None:
-        parts.append(f"{shown(answer.spent_today)} {answer.unit} of today are spent")
+        parts.append(f"spent today: {shown(answer.spent_today)} {answer.unit}")
         if answer.held_today:
             owner_of_more = "servers" if answer.unit == CRAWLS else "leases"
             parts[-1] += f", {owner_of_more} hold {shown(answer.held_today)} more"
@@ -127,7 +127,7 @@ def sentence(answer: "BudgetAnswer") -> str:
 
 def _left(answer: "BudgetAnswer", left: float, at_once: float) -> str:
     """Return what is left of today, and how it comes."""
-    rest = f"{shown(left)} {answer.unit} of today are left"
+    rest = f"left today: {shown(left)} {answer.unit}"
     if not left or (left < 1 and answer.unit == CRAWLS):
         return f"{rest}, until midnight UTC"
     if at_once >= left:

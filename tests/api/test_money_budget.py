@@ -95,7 +95,7 @@ def test_the_words_state_what_leases_hold_apart():
         spent_today=0.77,
         held_today=0.38,
     )
-    assert "0.77 USD of today are spent, leases hold 0.38 more" in sentence(answer)
+    assert "spent today: 0.77 USD, leases hold 0.38 more" in sentence(answer)
 
 
 def test_a_page_whose_site_asks_a_price_is_not_active(live):
