@@ -1,6 +1,5 @@
 """Parts of a plan without any effect so far: a game without them is the same game."""
 
-from recrawl_lab.memory.store import MemoryStore
 from service.core.age_evidence import profile
 from service.epochs.ages import evidence_in_force
 from service.model.domain import Epoch
@@ -17,12 +16,13 @@ def in_use(store: Store, epoch: Epoch) -> set[str]:
     its host, so that both kinds of hours are in use. All parts count as in use on a database, which
     lists no groups without their hosts.
     """
-    if not isinstance(store, MemoryStore):
+    groups = getattr(store, "group_hours", None)
+    if groups is None:
         return set(PARTS_THAT_LEARN)
     with store.begin(write=False) as tx:
         revisions = tx.wide_revisions(epoch.epoch)
         n_shifted, n_hosts = len(tx.shifts(epoch.epoch)), len(tx.host_hours())
-    n_groups = len(store.group_hours)
+    n_groups = len(groups)
     used = {
         "ages": profile(evidence_in_force(epoch)) is not None,
         "change_hours": n_shifted + n_hosts + n_groups > 0,

@@ -127,6 +127,7 @@ def counted_at(at: Instants, reported_at: datetime) -> Instants:
     It is the step of the report. A crawl of an earlier UTC day counts in the last step of its day,
     whose budget it took.
 
+    >>> from datetime import UTC
     >>> at = np.array(["2026-05-03T23:50", "2026-05-03T09:00", "2026-05-04T00:10"], "M8[us]")
     >>> counted_at(at, datetime(2026, 5, 4, 7, 20, tzinfo=UTC)).astype("M8[m]").tolist()[1:]
     [datetime.datetime(2026, 5, 3, 23, 50), datetime.datetime(2026, 5, 4, 7, 20)]

@@ -17,6 +17,7 @@ A crawler may report a page that its report registers, hours after the crawl.
 def is_past(at: Instants, registered_at: Instants) -> Bools:
     """Return (N,) whether crawls are past; NaT: no crawl, or a page without a registration.
 
+    >>> import numpy as np
     >>> registered = np.full(3, np.datetime64("2026-05-03T12:00", "us"))
     >>> is_past(np.array(["2026-05-02T11", "2026-05-02T13", "NaT"], "M8[us]"), registered).tolist()
     [True, False, False]

@@ -65,7 +65,8 @@ def test_a_list_of_groups_comes_in_parts(learned):
         if answer["next_cursor"] is None:
             break
         query = {"cursor": answer["next_cursor"]}
-    assert names == ["example.com", "example.com/search", "example.com/search/list?id"]
+    search = "example.com/search"
+    assert names == ["example.com", search, f"{search}/list", f"{search}/list?id"]
 
 
 def test_a_held_page_says_why_and_a_ping_does_not_change_it(learned):
