@@ -26,8 +26,8 @@ from service.estimation.rules import fitted_last
 from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.model.amounts import CRAWLS
 from service.model.arrays import Ints, distinct, instant
+from service.model.assumed_rates import assumed
 from service.model.errors import EpochNotFound, PlanTooLarge
-from service.model.known_shares import assumed
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
 

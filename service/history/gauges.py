@@ -22,11 +22,12 @@ from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.leases.due import due_at
 from service.model.amounts import CRAWLS
 from service.model.arrays import NO_TIME, Floats, Ints, instant
+from service.model.assumed_rates import assumed
 from service.model.freshness import MeasuredPages
 from service.model.history import ALL_HOSTS, Gauges
 from service.model.host_loads import HostLoads, MeasuredLoads
 from service.model.id_space import IdSpace
-from service.model.known_shares import assumed, expected_share
+from service.model.known_shares import expected_share
 from service.model.outcomes import lacks_content
 from service.storage import Store, Transaction
 from service.storage.clock import Clock

@@ -4,26 +4,10 @@ A page without a copy is not fresh. A share that change rates lead to expect is 
 one page has evidence: before, all rates are assumed, and so would be the share.
 """
 
-from typing import Any
-
-import numpy as np
-
-from service.model.domain import Observability
 from service.model.words import counted
 
 NO_COPY = "no page has a copy yet"
 NO_EVIDENCE = "not known before a page is crawled a second time"
-
-
-def assumed(pages: Any) -> Any:
-    """Return whether the change rate of a page, or of (N,) pages, rests on no evidence of its own.
-
-    Evidence is an interval between two crawls or captures, or a ping of a `complete` page. Pings of
-    other pages show no change until a crawl has found it. `pages` has `n_observations`, `n_pings`,
-    `observability` and `estimate`.
-    """
-    pinged = (pages.n_pings > 0) & (pages.observability == Observability.complete)
-    return ~(np.any(pages.estimate, axis=-1) | (pages.n_observations > 0) | pinged)
 
 
 def expected_share(fresh: float, of: float, n_known: float) -> float | None:

@@ -38,11 +38,11 @@ from service.leases.dealt import LeasedPages
 from service.leases.unfinished import UnfinishedPage
 from service.model.amounts import CRAWLS, Amount
 from service.model.arrays import Floats, instant, moments
+from service.model.assumed_rates import assumed
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
 from service.model.errors import NotAcceptable
 from service.model.history import Calibrations
-from service.model.known_shares import assumed
 from service.storage.pages.validators import ValidatorColumns
 from service.storage.queue.columns import DuePages
 

@@ -15,9 +15,9 @@ from service.api.responses.unfinished import what_ended
 from service.estimation.page_estimate import PageEstimate
 from service.leases.conditional import distrusted_until
 from service.leases.unfinished import UnfinishedPage
+from service.model.assumed_rates import assumed
 from service.model.domain import Certificate, Epoch, Observability, Page
 from service.model.incidents import Incident
-from service.model.known_shares import assumed
 from service.model.words import every, number, span
 
 NOTABLE = 0.05

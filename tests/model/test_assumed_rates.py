@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from service.model.assumed_rates import assumed
 from service.model.domain import Observability
-from service.model.known_shares import assumed
 
 COMPLETE, AUTO = Observability.complete, Observability.auto
 NOTHING = (0.0, 0.0, 0.0)
