@@ -39,7 +39,7 @@ def no_crawler(facts: Facts) -> Iterator[Found]:
     if leases is None and reported_by is not None:
         comes_by.append(reported_by)
     since = max([ready_since, *comes_by])
-    patience = READER_PATIENCE if leases is None and comes_by else PATIENCE
+    patience = reader_patience(leases) if comes_by else PATIENCE
     if facts.at - since >= patience:
         last = "no crawler has ever asked for leases"
         if leases is not None:
@@ -72,10 +72,18 @@ def unasked_since(
     return max(last.at, at - KEPT) if at - last.until >= PATIENCE else None
 
 
+def reader_patience(leases: Asked | None) -> timedelta:
+    """Return how long a reading of the schedule counts as a crawler.
+
+    Where a fleet takes leases, a reading may be a look by somebody.
+    """
+    return READER_PATIENCE if leases is None else PATIENCE
+
+
 def host_unasked(facts: Facts) -> Iterator[Found]:
     """Yield hosts with due pages that no crawler asks for, while some ask for others."""
     leases, schedule = facts.crawlers.leases, facts.crawlers.schedule
-    reads = schedule is not None and facts.at - schedule.at < READER_PATIENCE
+    reads = schedule is not None and facts.at - schedule.at < reader_patience(leases)
     if reads or leases is None or facts.at - leases.until >= PATIENCE:
         return
     missed = [
@@ -110,13 +118,15 @@ def crawls_failing(facts: Facts) -> Iterator[Found]:
     Sites fail one by one. If all fail at once, the network of the crawlers is more likely away, or
     it leads to a page of its own.
     """
-    n, since = 0, None
-    for step in reversed(facts.steps):
+    n, since, steps = 0, None, facts.steps
+    if (running := facts.running) is not None:
+        steps = [*(step for step in steps if step.at < running.at), running]
+    for step in reversed(steps):
         if step.n_reported > step.n_failed:
             break
         if step.n_reported:
             n, since = n + step.n_reported, step.at
-    last = reported_by(facts.steps)
+    last = reported_by(steps)
     if since is None or last is None or n < UNANSWERED:
         return
     if facts.at - last < REPORTED_WITHIN:

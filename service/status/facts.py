@@ -12,7 +12,7 @@ from service.budget.shown import STOPPED, judged
 from service.history.reading import counts_between
 from service.model.acceptances import Acceptance
 from service.model.arrays import Instants, instant
-from service.model.history import STEP
+from service.model.history import STEP, step_of
 from service.model.incidents import Incident
 from service.model.subscriptions import TroubledSubscription
 from service.model.webhooks import TroubledWebhook
@@ -129,6 +129,8 @@ class Facts:
     unit_since: datetime | None = None
     """Last change of the budget's unit; None: it has never changed."""
     steps: Sequence[MeasuredStep]
+    running: MeasuredStep | None = None
+    """Counts of the step that runs, whether it has a row yet or not; None: not read."""
     stopped: Sequence[StoppedGroup]
     unasked: Sequence[UnaskedHost] = ()
     asked_since: datetime | None = None
@@ -178,6 +180,7 @@ def read_facts(
         spent_until=_spent_to_midnight(tx, terms, at),
         unit_since=tx.pace_unit_since(),
         steps=steps,
+        running=_running_step(tx, at),
         stopped=stopped_groups(tx),
         workers=[_losses(tx, each, at) for each in workers if each.n_lost >= LOSES_LEAST],
         returned=tx.returned_again(MOST_READ),
@@ -262,6 +265,26 @@ def _spent_to_midnight(tx: Transaction, terms: Terms | None, at: datetime) -> da
     """Return the midnight to which the budget is spent; None: a crawl comes before."""
     until, midnight = spent_until(tx, terms), at.replace(hour=0, minute=0, second=0, microsecond=0)
     return until if until is not None and until >= midnight + timedelta(days=1) else None
+
+
+def _running_step(tx: Transaction, at: datetime) -> MeasuredStep:
+    """Return the counts of the step that runs at an instant."""
+    begin = step_of(at)
+    counts = counts_between(tx, begin, begin + STEP).counts
+    return MeasuredStep(
+        at=begin,
+        n_leased=counts["n_leased"],
+        n_reported=counts["n_reported"],
+        n_failed=counts["n_failed"],
+        spent=counts["spent"],
+        measured_at=None,
+        n_pages=None,
+        n_overdue=None,
+        n_no_content=None,
+        budget=None,
+        unit=None,
+        n_late=counts["n_late"],
+    )
 
 
 def reported_by(steps: Sequence[MeasuredStep]) -> datetime | None:

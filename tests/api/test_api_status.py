@@ -210,6 +210,41 @@ def test_a_crawler_without_a_network_is_shown_until_a_host_answers(sqlite_api: L
     assert "crawls_failing" not in kinds(api)
 
 
+def test_crawlers_without_a_network_are_shown_in_the_step_that_runs(api: Live):
+    pages = [f"https://h{host}.example/" for host in range(40)]
+    api.register(*pages)
+    api.epoch()
+    report(api, *pages[:19], status=0)
+    api.service.store.counter.write()
+    assert "crawls_failing" not in kinds(api), "19 crawls are few"
+    report(api, *pages[19:], status=0)
+    api.service.store.counter.write()
+    assert "crawls_failing" in kinds(api)
+    report(api, pages[0], digest="a")
+    api.clock.advance(seconds=5)
+    api.service.store.counter.write()
+    report(api, pages[1], digest="a")
+    api.service.store.counter.write()
+    assert "crawls_failing" not in kinds(api)
+
+
+def test_a_look_at_the_schedule_is_no_crawler_where_a_fleet_takes_leases(sqlite_api: Live):
+    api = sqlite_api
+    api.register(*URLS)
+    epoch = api.epoch()["epoch"]
+    assert api.get("/schedule", since_epoch=epoch + 9).status_code >= 400
+    api.service.store.counter.write()
+    assert status(api)["schedule_read_at"] is None, "a refused request is no reading"
+    (lease, *_) = api.post("/leases", {"worker": "w", "count": 1}).json()["items"]
+    api.clock.advance(minutes=6)
+    api.get("/schedule")
+    api.clock.advance(minutes=11)
+    api.service.runner.run_once()
+    assert kinds(api) == ["no_crawler"]
+    why = api.get("/pages", url=URLS[-1]).json()["why"]
+    assert why["holds"] == "no_crawler" if "holds" in why else "crawler" in why["sentence"]
+
+
 def test_readers_of_the_schedule_are_crawlers_too(sqlite_api: Live):
     api = sqlite_api
     api.register(*URLS)

@@ -41,7 +41,7 @@ from service.model.amounts import CRAWLS
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
 from service.model.domain import Page
-from service.status.crawler_needs import READER_PATIENCE, unasked_since
+from service.status.crawler_needs import reader_patience, unasked_since
 from service.status.epoch_needs import epoch_late, first_epoch_late
 from service.status.facts import PATIENCE
 from service.storage import Transaction
@@ -205,12 +205,12 @@ def crawlers_now(
     if (leased_at := tx.newest_lease()) is not None:
         signs.append((leased_at, leased_at + PATIENCE))
     if schedule is not None:
-        signs.append((schedule.at, schedule.at + READER_PATIENCE))
+        signs.append((schedule.at, schedule.at + reader_patience(leases)))
     if not signs:
         return CrawlersNow(), {}
     seen_at, missed_from = (max(times) for times in zip(*signs, strict=True))
     now = tx.now()
-    reads = schedule is not None and now - schedule.at < READER_PATIENCE
+    reads = schedule is not None and now - schedule.at < reader_patience(leases)
     if reads or leases is None or now - leases.until >= PATIENCE:
         return CrawlersNow(seen_at, missed_from), {}
     askers, own = tx.askers(sorted(set(hosts.values()))), dict[int, CrawlersNow]()

@@ -197,10 +197,12 @@ async def get_schedule(
         due_before=due_before,
     )
     check(query)
-    service.asked.note(SCHEDULE_READ, service.now())
     if query.place is None and await unchanged(service.watch, query, wait_s, request.scope):
-        return not_modified(service.watch.newest, service.watch.incarnation)
-    return await read_in_thread(service.readers, first_rows, request, service, query)
+        answer = not_modified(service.watch.newest, service.watch.incarnation)
+    else:
+        answer = await read_in_thread(service.readers, first_rows, request, service, query)
+    service.asked.note(SCHEDULE_READ, service.now())  # a request that is refused is no reading
+    return answer
 
 
 def media_type_of(accept: str | None, since: int | None) -> str:
