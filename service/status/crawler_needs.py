@@ -75,7 +75,7 @@ def unasked_since(
 def reader_patience(leases: Asked | None) -> timedelta:
     """Return how long a reading of the schedule counts as a crawler.
 
-    Where a fleet takes leases, a reading may be a look by somebody.
+    A reading beside a fleet that takes leases may be a look by somebody.
     """
     return READER_PATIENCE if leases is None else PATIENCE
 

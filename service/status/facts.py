@@ -314,9 +314,14 @@ def stopped_groups(tx: Transaction) -> list[StoppedGroup]:
 
 
 def _above(name: str) -> set[str]:
-    """Return the names of the host and the directories above a URL group."""
-    parts = name.partition("?")[0].split("/")
-    return {"/".join(parts[:n]) for n in range(1, len(parts))}
+    """Return the names of the host, the directories and the path above a URL group.
+
+    >>> sorted(_above("a.example/p/list?day")), _above("a.example/p")
+    (['a.example', 'a.example/p', 'a.example/p/list'], {'a.example'})
+    """
+    path, has_shape, _ = name.partition("?")
+    parts = path.split("/")
+    return {"/".join(parts[:n]) for n in range(1, len(parts) + bool(has_shape))}
 
 
 def _losses(tx: Transaction, worker: WorkerCounts, at: datetime) -> WorkerFacts:

@@ -52,7 +52,7 @@ def test_hosts_are_set_as_the_page_on_politeness_sets_them(live, tmp_path):
     shell(latency, tmp_path, url=live.url)
     host = live.get("/hosts/example.com").json()
     assert (host["latency_factor"], host["max_delay_s"]) == (5.0, 30.0)
-    shell(group, tmp_path)
+    shell(group, tmp_path, url=live.url)
     assert live.get("/groups/shared-1").json()["members"] == ["a.example", "b.example"]
 
 
