@@ -228,7 +228,10 @@ def _missing(
         has = f"the log has {n_crawls / n_pages:.1f} crawls a page in this window"
         needs = f"{MIN_CRAWLS_PER_PAGE:.0f} are needed"
         if not n_crawls:
-            return f"{has}, and {needs}"
+            return (
+                "no page has been crawled again since its registration in this window, and "
+                f"{MIN_CRAWLS_PER_PAGE:.0f} crawls a page are needed"
+            )
         more = MIN_CRAWLS_PER_PAGE * watched / n_crawls - watched / n_pages
         times = 1.0 + more / passed if passed > 0 else 0.0
         return f"{has}, and {needs}" + _go_on(passed, times, crawled_before=crawled_before)

@@ -141,6 +141,7 @@ def read_items(
             rows = _ndjson(text, after_line) if kind == "ndjson" else _csv(text, path, kind, names)
         try:
             while part := list(islice(rows, block)):
+                _refuse_log(path, part[0][1], names)
                 if part[-1][0] > after_line:
                     yield _block([row for row in part if row[0] > after_line], raw.tell())
         except UnicodeDecodeError as error:
@@ -225,8 +226,19 @@ def _csv(
         begun = rows.line_num + 1
 
 
+def _refuse_log(path: Path, item: Any, fields: Collection[str]) -> None:
+    # Raise `UnreadableFile` for the crawls of a log, which are no pages.
+    is_log = isinstance(item, dict | list) and "observed_at" in item
+    if is_log and fields and "observed_at" not in fields:
+        raise UnreadableFile(
+            f"{path}: this is a log of crawls, as it has `observed_at`; send its lines to "
+            "POST /observations, the oldest first"
+        )
+
+
 def _refuse_unknown(path: Path, names: list[str], fields: Collection[str]) -> None:
     # Raise `UnreadableFile` for an unknown column, because each row would be rejected for it.
+    _refuse_log(path, names, fields)
     if fields and (unknown := [name for name in names if name and name not in fields]):
         raise UnreadableFile(
             f"{path}: there is no field {', '.join(unknown)}; rename or remove the column "

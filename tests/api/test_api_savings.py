@@ -207,4 +207,6 @@ def test_what_another_crawler_saved_before_the_registration_does_not_count(api: 
     report(api, [item for k, now in enumerate(at) for item in crawled(now, URLS, k)])
     answer = api.get("/savings").json()
     assert (answer["n_crawls"], answer["harmonic"]) == (0, None)
-    assert "the log has 0.0 crawls a page in this window" in answer["sentence"]
+    assert (
+        "no page has been crawled again since its registration in this window" in answer["sentence"]
+    )

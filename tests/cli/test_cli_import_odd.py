@@ -118,3 +118,20 @@ def test_the_first_of_two_files_is_told_though_the_second_breaks_off(recrawl, tm
     assert ended.status == 2
     assert ended.out == "300 new pages registered, 0 lines skipped\n"
     assert "not UTF-8" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.ndjson", '{"url": "https://a.example/", "observed_at": "2026-04-01T06:00:00Z"}\n'),
+        ("log.csv", "url,observed_at,status\nhttps://a.example/,2026-04-01T06:00:00Z,200\n"),
+    ],
+)
+def test_a_log_of_crawls_is_no_list_of_pages_and_the_refusal_names_its_place(
+    recrawl, tmp_path, name, text
+):
+    path = tmp_path / name
+    path.write_text(text)
+    ended = recrawl("import", path, "--database-url", f"sqlite:///{tmp_path}/recrawl.db")
+    assert (ended.status, ended.err.count("observed_at")) == (2, 1)
+    assert "send its lines to POST /observations, the oldest first" in " ".join(ended.err.split())
