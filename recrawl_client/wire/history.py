@@ -57,7 +57,8 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     step of its day. Crawls dated more than a day before the registration of their page do not
     count."""
     n_failed: int
-    """Number of accepted crawls that got no answer, were refused or are in doubt."""
+    """Number of accepted crawls with the outcome `failed`, `refused` or `doubtful`. `absent`
+    is none of these, confirmed or not."""
     n_changed: int
     """Number of accepted crawls that found a change."""
     n_wasted: int
@@ -72,7 +73,8 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     """Number of changes that no ping announced, on pages that have had pings."""
     n_taught_nothing: int
     """Number of accepted crawls that did not show the page, and checks of gone pages that were
-    still absent: the `overhead` of an epoch."""
+    still absent: the `overhead` of an epoch. An absence that is not yet confirmed did not show the
+    page."""
     spent: float | None = None
     """Costs of the accepted crawls, in `unit`; null under a budget of crawls, and for a row that
     begins before the last change of the unit."""

@@ -93,7 +93,8 @@ class Today(Struct, frozen=True, kw_only=True):
     n_reported: int
     """Number of accepted crawls."""
     n_failed: int
-    """Number of accepted crawls that got no answer, were refused or are in doubt."""
+    """Number of accepted crawls with the outcome `failed`, `refused` or `doubtful`. `absent`
+    is none of these, confirmed or not."""
     n_changed: int
     """Number of accepted crawls that found a change."""
     spent: float | None

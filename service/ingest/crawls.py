@@ -166,7 +166,7 @@ class CrawlComparison:
     failing: Bools
     """True if the crawl failed, as the history counts."""
     taught_nothing: Bools
-    """True if the crawl did not show the page, or a page that was gone is still absent."""
+    """True if the crawl is no answer, or a page that was gone is still absent."""
     reached: Bools
     """True if the crawl states the page's redirect, or that it has none."""
     sets_digest: Bools
@@ -288,7 +288,7 @@ def compare(
         was_gone=was_gone,
         absent=absent,
         failing=IS_FAILURE[outcome],
-        taught_nothing=~SHOWS[outcome] | IS_ABSENT[outcome] & was_gone,
+        taught_nothing=~answer | gone & was_gone,
         reached=ANSWERS[outcome] & ~looked,
         sets_digest=sets_digest,
         changed=changed,

@@ -1,5 +1,6 @@
 """The history over HTTP: what a service did, in steps of ten minutes."""
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -11,9 +12,15 @@ DAY_S = 86_400
 def observe(api: Live, page_id, digest=None, **fields):
     """Report one crawl at the present instant."""
     content = {} if digest is None else {"digest": digest}
-    item = {"page_id": page_id, "observed_at": api.clock.now.isoformat(), **content, **fields}
-    answer = api.post("/observations", [item])
-    assert answer.json()["accepted"] == 1, answer.text
+    observe_together(api, [page_id], **content, **fields)
+
+
+def observe_together(api: Live, page_ids, **fields):
+    """Report one crawl of each page at the present instant, all in one batch."""
+    at = api.clock.now.isoformat()
+    items = [{"page_id": page_id, "observed_at": at, **fields} for page_id in page_ids]
+    answer = api.post("/observations", items)
+    assert answer.json()["accepted"] == len(items), answer.text
     api.service.store.counter.write()
 
 
@@ -27,6 +34,51 @@ def counts(row):
     names = ("leased", "reported", "failed", "changed", "wasted", "pings", "true_pings")
     names = (*names, "false_pings", "missed", "taught_nothing")
     return {name: row[f"n_{name}"] for name in names if row[f"n_{name}"]}
+
+
+def counts_of_all(api: Live):
+    return sum((Counter(counts(row)) for row in rows(api)), Counter())
+
+
+@pytest.mark.dear
+def test_each_outcome_is_counted_as_the_documentation_has_it(api: Live):
+    """The table of docs/concepts/history.md; an outage with 404 is overhead from its first look."""
+    (page,) = api.register("https://a.example/1")
+    other = "https://a.example/2"
+    crawls = (
+        ({"digest": "v1"}, {}),
+        ({"status": 404}, {"taught_nothing": 1}),
+        ({"status": 404}, {"taught_nothing": 1}),  # too early to confirm it
+        ({"digest": "v1"}, {"wasted": 1}),
+        ({"status": 410}, {"taught_nothing": 1}),
+        ({"status": 503}, {"failed": 1, "taught_nothing": 1}),
+        ({"status": 410, "later": 2.0}, {"changed": 1}),
+        ({"status": 404}, {"taught_nothing": 1, "wasted": 1}),
+        ({"digest": "v2"}, {"changed": 1}),
+        ({"status": 301, "redirect_url": other}, {"taught_nothing": 1}),
+        ({"status": 301, "redirect_url": other, "later": 2.0}, {"changed": 1}),
+        ({"status": 301, "redirect_url": other}, {"taught_nothing": 1, "wasted": 1}),
+        ({"status": 302, "redirect_url": other}, {"taught_nothing": 1}),
+        ({"status": 403}, {"failed": 1, "taught_nothing": 1}),
+    )
+    total = Counter()
+    for fields, expected in crawls:
+        result = dict(fields)
+        api.clock.advance(hours=result.pop("later", 0.01))
+        observe(api, page, **result)
+        total.update({"reported": 1, **expected})
+        assert counts_of_all(api) == total, fields
+
+
+@pytest.mark.dear
+def test_doubtful_crawls_are_failures_that_taught_nothing(api: Live):
+    pages = api.register(*(f"https://a.example/{i}" for i in range(9)))
+    for page in pages:
+        observe(api, page, f"v{page}")
+    api.clock.advance(days=2)
+    before = counts_of_all(api)
+    observe_together(api, pages, digest="maintenance")
+    assert counts_of_all(api) - before == Counter(reported=9, failed=9, taught_nothing=9)
 
 
 @pytest.mark.dear

@@ -234,7 +234,7 @@ def test_crawls_that_teach_nothing_are_counted_by_their_outcome(sql_store, clock
         ({"status": 302}, 1),  # elsewhere
         ({"status": 200}, 1),  # empty
         ({"digest": 1}, 0),  # the same content
-        ({"status": 404}, 0),  # a first look
+        ({"status": 404}, 1),  # a first look
         ({"status": 404}, 0),  # the page is gone
         ({"status": 404}, 1),  # a check of a gone page
         ({"status": 500}, 1),
