@@ -190,7 +190,8 @@ class LeasesExplained(Struct, frozen=True, kw_only=True):
     complete: bool
     """False if there may be more pages than were counted."""
     next_at: Instant | None
-    """Earliest instant of the next lease; null when nothing is queued."""
+    """Earliest instant of the next lease that host and budget allow; null when nothing is queued,
+    or the budget allows no crawl."""
     holds: list[HeldPages]
     """The due pages by what holds them, most pages first."""
     n_leased: int

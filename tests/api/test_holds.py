@@ -482,6 +482,36 @@ CASES = {
             "next crawl in 60 minutes, at 2026-05-02 01:00 UTC, then one each 2 hours"
         ),
     ),
+    "due later, before the budget has room": (
+        of(LATER, replace(TURN, spent_until=NOW + DAY)),
+        "budget",
+        (
+            f"Wait, or raise the budget: it is due {IN_2_HOURS}; the budget is spent until "
+            "2026-05-03 00:00 UTC, 24 hours from now"
+        ),
+    ),
+    "due later, before the income of a crawl": (
+        of(LATER, replace(TURN, spent_until=NOW + 3 * HOUR, each_s=7_200.0)),
+        "income",
+        (
+            f"Wait, or raise the budget: it is due {IN_2_HOURS}; the budget has spent its income "
+            "so far; it allows the next crawl in 3 hours, at 2026-05-02 03:00 UTC, then one each "
+            "2 hours"
+        ),
+    ),
+    "due once the budget has room": (
+        of(LATER, replace(TURN, spent_until=NOW + 2 * HOUR)),
+        "not_due",
+        f"Nothing to do: it is due {IN_2_HOURS}",
+    ),
+    "due after the end of the queue, without budget": (
+        of(LATER, replace(TURN, standstill=ENDED, spent_until=NOW + DAY)),
+        "not_due",
+        (
+            f"Start `recrawl worker`, or see its log if it runs: it is due {IN_2_HOURS}; the queue "
+            "of due pages ended 2 hours ago, at 2026-05-01 22:00 UTC"
+        ),
+    ),
     "first crawls": (
         of(turn=replace(TURN, first_spent_until=NOW + DAY)),
         "budget",

@@ -28,7 +28,8 @@ from service.api.holds.reading import (
     standstill,
 )
 from service.api.holds.standstill import cause, remedy
-from service.api.holds.turn import hold_of_turn, in_turns
+from service.api.holds.turn import hold_of_budget, hold_of_turn, in_turns
+from service.model.amounts import is_money
 from service.model.arrays import Ints, moment
 from service.model.errors import HostNotFound
 from service.model.words import ahead, counted, span
@@ -86,7 +87,9 @@ class Soon(NamedTuple):
     """The next crawls as far as they are known, while no page is due."""
 
     next_at: datetime | None
-    """Earliest crawl of a queued page; None: none is queued."""
+    """Earliest crawl of a queued page, by its host alone; None: none is queued."""
+    spent: Hold | None
+    """Hold of the budget, if it is spent beyond that time; None: it is not, or is of money."""
     opens_at: datetime | None
     """First opening of closed windows; None: no window is closed."""
     has_pages: bool
@@ -130,14 +133,17 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
     others = _others(tx, hosts, now, of)
     ready_at = tx.next_ready_at(of)
     ready_at = None if ready_at is None else max(ready_at, now)
-    soon = Soon(ready_at, tx.calendars.next_opening(now), has_pages=_has_pages(tx, of))
+    # a budget of money that is spent holds no page whose crawls take nothing
+    binds = not is_money(service.budget.unit)
+    spent = hold_of_budget(turn, ready_at) if binds and ready_at is not None else None
+    soon = Soon(ready_at, spent, tx.calendars.next_opening(now), has_pages=_has_pages(tx, of))
     by_size = sorted(held.items(), key=lambda pair: -pair[1].n_pages)
     looked_at_all = len(queues) < MOST_QUEUES and not (n_due >= each).any()
     return LeasesExplained(
         sentence=f"{_sentence(list(held.values()), others, soon, turn)}.",
         n_due=int(n_due.sum()),
         complete=looked_at_all and all(n < MOST_WAITING for n in others.values()),
-        next_at=ready_at,
+        next_at=ready_at if spent is None else spent.until,
         holds=[
             HeldPages(
                 hold=each.example.kind,
@@ -275,7 +281,9 @@ def _reason(held: list[Held], others: dict[str, int], soon: Soon, now: datetime)
 
 def _none_due(others: dict[str, int], soon: Soon, now: datetime) -> tuple[str, str]:
     clauses = ["no page within reach is due"]
-    if soon.next_at is not None and soon.next_at > now:
+    if soon.spent is not None:
+        clauses.append(soon.spent.cause)
+    elif soon.next_at is not None and soon.next_at > now:
         clauses.append(f"the next crawl may begin {ahead(soon.next_at, now)}")
     if soon.opens_at is not None:
         clauses.append(f"the first closed window opens {ahead(soon.opens_at, now)}")
@@ -288,5 +296,7 @@ def _none_due(others: dict[str, int], soon: Soon, now: datetime) -> tuple[str, s
         ),
     }
     clauses += [counted(n, *nouns[kind]) for kind, n in others.items() if n]
+    if soon.spent is not None:
+        return soon.spent.to_do, "; ".join(clauses)
     knows = soon.has_pages or len(clauses) > 1
     return NOTHING if knows else "Register pages, or name other hosts", "; ".join(clauses)

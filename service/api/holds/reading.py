@@ -111,6 +111,8 @@ def around_page(
         now=now,
         host=host,
         crawlers=CrawlersNow(),
+        spent_until=budget_spent_until(tx, service, page.cost or 0.0),
+        each_s=income_of_crawl_s(service.keeper.terms),
         standstill=standstill(tx, service, now, planned_at, page.created_at),
     )
     if not held and is_held_alone(of_page, alone):  # the turn of the page decides nothing
@@ -135,8 +137,6 @@ def around_page(
                 n_before_is_least=is_least,
             ),
             crawlers=own.get(place.queue_id, all_crawlers),
-            spent_until=budget_spent_until(tx, service, page.cost or 0.0),
-            each_s=income_of_crawl_s(service.keeper.terms),
             first_spent_until=_first_spent_until(tx, service, page),
         ),
     )

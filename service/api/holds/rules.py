@@ -32,7 +32,13 @@ from shlex import quote
 from service.api.holds.facts import PageNow, Turn
 from service.api.holds.hold import Hold, first
 from service.api.holds.standstill import SCHEDULED_NEXT, not_queued, with_remedy
-from service.api.holds.turn import hold_of_pause, hold_of_turn, hold_of_window, pause_beyond
+from service.api.holds.turn import (
+    hold_of_budget,
+    hold_of_pause,
+    hold_of_turn,
+    hold_of_window,
+    pause_beyond,
+)
 from service.api.responses.unfinished import remedy_of, what_ended
 from service.ingest.redirects import MOST_BARREN, MOST_HOPS, MOST_TARGETS
 from service.leases.due import MAX_DUE_DAYS
@@ -69,7 +75,7 @@ def hold_of_page(page: PageNow, turn: Turn) -> Hold:
 
 
 def is_held_alone(page: PageNow, turn: Turn) -> bool:
-    """Return whether the page has a hold that needs neither caps, budget nor crawlers."""
+    """Return whether the page has a hold that needs neither caps nor crawlers."""
     return first(question(page, turn) for question in OF_PAGE) is not None
 
 
@@ -260,7 +266,11 @@ def _not_due(page: PageNow, turn: Turn) -> Hold | None:
         cause = f"{_last_result(page)}; it is tried again {next_}{_unconfirmed(one)}"
     else:
         cause = f"it is due {next_}"
-    return Hold(kind="not_due", cause=cause, remedy=remedy, until=due_at)
+    spent = hold_of_budget(turn, due_at)
+    # without a place in the queue, a budget with room brings no crawl
+    if spent is None or (turn.standstill is not None and turn.standstill.queue_ended):
+        return Hold(kind="not_due", cause=cause, remedy=remedy, until=due_at)
+    return replace(spent, cause=f"{cause}; {spent.cause}")
 
 
 OF_PAGE: tuple[Callable[[PageNow, Turn], Hold | None], ...] = (

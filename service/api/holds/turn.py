@@ -95,9 +95,10 @@ def _capped(turn: Turn, _: datetime) -> Hold | None:
     )
 
 
-def _spent(turn: Turn, _: datetime) -> Hold | None:
+def hold_of_budget(turn: Turn, due_at: datetime) -> Hold | None:
+    """Return the hold of a page that is due before the budget has room."""
     until = turn.spent_until
-    if until is None or until <= turn.now:
+    if until is None or until <= max(due_at, turn.now):
         return None
     if until >= LATEST:
         cause = "one crawl of it costs more than the budget of a day"
@@ -247,7 +248,7 @@ OF_TURN: tuple[Callable[[Turn, datetime], Hold | None], ...] = (
     _host_paused,
     hold_of_window,
     _capped,
-    _spent,
+    hold_of_budget,
     _first_spent,
     _unasked,
     _busy,

@@ -77,8 +77,9 @@ def _state(held: Hold, facts: Evidence) -> list[str]:
     """Return what happened to the last crawls and leases, where the hold does not state it."""
     page, clauses = facts.page, []
     tried = page.n_failures > 0 and not page.gone and not page.no_content
-    if tried and held.kind != "not_due":
-        clauses.append(last_result(page, facts.status))
+    result = last_result(page, facts.status)
+    if tried and held.kind != "not_due" and result not in held.cause:
+        clauses.append(result)
     if facts.unfinished is not None and held.kind not in {"leased", "unreported", "set_aside"}:
         clauses.append(what_ended(facts.unfinished))
     return clauses
