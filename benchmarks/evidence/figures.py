@@ -356,7 +356,7 @@ def _variants(cells: Cells) -> Iterator[str]:
         f"Recrawl's staleness over that of its own best variant is {np.median(values):.3f} in the "
         f"median of {counted(len(ratio), 'cell')}, at worst {ratio[worst].stated()} "
         f"({cells[worst].best_variant} in {worst}); above {1 + A_VARIANTS_LOSS} in {len(lost)}, "
-        f"of which {sum(over.error is None for over in lost)} have one seed"
+        f"{sum(over.error is None for over in lost)} of them by one seed"
     )
 
 

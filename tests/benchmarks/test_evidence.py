@@ -150,7 +150,7 @@ def test_recrawl_is_compared_with_the_best_of_our_own_variants():
     assert sentence == (
         "Recrawl's staleness over that of its own best variant is 1.002 in the median of 3 cells, "
         "at worst 1.020, one seed (recrawl-no-siblings in oi-wiki, plain, equal, R = 0.1); above "
-        "1.005 in 1, of which 1 have one seed"
+        "1.005 in 1, 1 of them by one seed"
     )
 
 
