@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from service.model.amounts import DEFAULT, is_money
+from service.model.amounts import CRAWLS, DEFAULT, is_money
 from service.model.known_shares import never_crawled, with_assumed, without_share
 from service.model.words import ago, ahead, counted, number, span
 
@@ -114,10 +114,10 @@ def _counted(state: dict[str, Any]) -> str:
 
 
 def _today(state: dict[str, Any]) -> str:
-    today = state["today"]
-    spent = (
-        "" if today["spent"] is None else f", {number(today['spent'], 6)} {state['budget']['unit']}"
-    )
+    today, budget = state["today"], state["budget"]
+    spent = ""  # crawls are counted already
+    if today["spent"] is not None and budget["unit"] != CRAWLS:
+        spent = f", {number(today['spent'], 6)} {budget['unit']}"
     return (
         f"{counted(today['n_reported'], 'crawl')}{spent}, "
         f"{counted(today['n_changed'], 'change')} found, {today['n_failed']:,} failed or refused, "

@@ -86,6 +86,16 @@ def test_a_terminal_gets_a_table_of_live_numbers(recrawl, terminal, learnt: Live
     assert table["crawlers"] == "0 leases run, a crawl ready 5 minutes ago"
 
 
+@pytest.mark.parametrize("budget", ["60 crawls", "5 MB"])
+def test_the_crawls_of_today_stand_once_whatever_the_budget_counts(
+    recrawl, terminal, learnt: Live, budget
+):
+    assert learnt.client.put("/budget", json={"budget": budget}).status_code == 200
+    today = shown(recrawl("status", url=learnt.url))["today"]
+    assert today.count("1 crawl") == 1
+    assert ("bytes" in today) == (budget == "5 MB")
+
+
 def test_a_pipe_gets_the_answer_of_the_service_and_status_1_where_something_needs_you(
     recrawl, learnt: Live
 ):
