@@ -97,12 +97,12 @@ def test_importance_weighs(api: Live):
     assert np.isfinite(answer["harmonic"]["low"])
 
 
-def test_a_difference_that_may_be_chance_is_a_whole_sentence():
-    compared = Compared(0.2, 0.19, Ratio(1.14, 0.9, 1.3))
-    savings = Savings(
+def saved(compared: Compared, **fields) -> Savings:
+    """Return savings of 20 pages in 90 days, with other fields."""
+    usual = Savings(
         at=START,
         since=START - timedelta(days=90),
-        begun_at=START - timedelta(minutes=12),
+        begun_at=START - timedelta(days=90),
         n_pages=20,
         n_crawls=240,
         n_changes=150,
@@ -113,6 +113,12 @@ def test_a_difference_that_may_be_chance_is_a_whole_sentence():
         stale=compared,
         missing=None,
     )
+    return replace(usual, **fields)
+
+
+def test_a_difference_that_may_be_chance_is_a_whole_sentence():
+    compared = Compared(0.2, 0.19, Ratio(1.14, 0.9, 1.3))
+    savings = saved(compared, begun_at=START - timedelta(minutes=12))
     assert sentence(savings).startswith(
         "In 12 minutes this fleet's copies had 14% more staleness than if every page had been "
         "crawled equally often, with the same 240 crawls (which may be chance); copies"
@@ -182,24 +188,10 @@ def test_a_log_that_grows_too_slowly_has_no_time_of_years():
 
 def test_the_sentence_of_a_sample_names_its_share():
     compared = Compared(0.1, 0.2, Ratio(0.5, 0.4, 0.6))
-    whole = Savings(
-        at=START,
-        since=START - timedelta(days=90),
-        begun_at=START - timedelta(days=90),
-        n_pages=8_000,
-        n_crawls=132_156,
-        n_changes=60_000,
-        crawl_interval=4.0,
-        equal_importance=True,
-        sampled_share=0.4,
-        harmonic=compared,
-        stale=compared,
-        missing=None,
-    )
-    assert "with the same 132,156 crawls (in a sample of 40% of the pages); copies" in sentence(
-        whole
-    )
-    assert "with the same 132,156 crawls; copies" in sentence(replace(whole, sampled_share=1.0))
+    same = "with the same 132,156 crawls"
+    sample = saved(compared, n_crawls=132_156, sampled_share=0.4)
+    assert f"{same} (in a sample of 40% of the pages); copies" in sentence(sample)
+    assert f"{same}; copies" in sentence(replace(sample, sampled_share=1.0))
 
 
 def test_what_another_crawler_saved_before_the_registration_does_not_count(api: Live):
