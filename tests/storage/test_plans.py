@@ -13,7 +13,14 @@ import psycopg
 import pytest
 from support.feed_cases import change_columns
 from support.live_server import START, Live, cloned, running
-from support.store_cases import columns, instants, log_columns, register
+from support.store_cases import (
+    columns,
+    instants,
+    log_columns,
+    publish,
+    register,
+    schedule_columns,
+)
 
 from service.leases.queue import queue_due
 from service.model.arrays import UNSPECIFIED
@@ -21,6 +28,7 @@ from service.model.columns import PageColumns
 from service.model.listing import PageTags
 from service.model.urls import normalise
 from service.storage import Store
+from service.storage.epochs.postgres import schedule_rows
 from service.storage.postgres.binary import dumped
 from service.storage.postgres.statements import Statements, parsed
 from service.storage.sqlite import connections
@@ -428,3 +436,17 @@ def test_a_lease_reads_few_rows_of_a_large_host_on_postgres(postgres_store):
         n_read = tx.scalar(ROWS_READ)
     assert len(rows) == 102
     assert n_read < 300
+
+
+@pytest.mark.parametrize("after", [0, 2_000, 4_000, 4_800])
+def test_the_schedule_is_read_in_order_on_postgres(postgres_store, after):
+    """Look up a block for each page, at the end of a corpus, too, and sort no blocks."""
+    page_id = register(postgres_store, 5_000, START)
+    publish(postgres_store, schedule_columns(np.sort(page_id)))
+    with postgres_store.engine.connect() as connection:
+        bare = connection.execution_options(isolation_level="AUTOCOMMIT")
+        bare.exec_driver_sql("ANALYZE")
+    with postgres_store.begin(write=False) as tx:
+        statement = f"EXPLAIN {schedule_rows((), since=False)}"
+        plan = tx.once(statement, epoch=1, after=after, last=after + 100_000, limit=100)
+        assert not [step for (step,) in plan if "Sort" in step or "Hash" in step]

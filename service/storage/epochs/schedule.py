@@ -61,7 +61,7 @@ SELECT pages.page_id, created_at, last_crawl_at, requested_at, coalesce(gone, fa
     coalesce(schedule.crawl_probability, 0.0) AS crawl_probability
 FROM pages
 LEFT JOIN page_states ON {states}
-{{{scheduled}: schedule, pages.page_id, %(epoch)s}}
+{{schedule_of: schedule, pages.page_id, %(epoch)s}}
 {before}
 WHERE {where}
 ORDER BY pages.page_id
@@ -87,7 +87,7 @@ def _moved(measure: str) -> str:
     return f"{{greatest}}({now}, {before}) > %(ratio)s * {{least}}({now}, {before}, 1e300)"
 
 
-JOIN_BEFORE = "{schedule_between: before, pages.page_id, %(since)s}"
+JOIN_BEFORE = "{schedule_of: before, pages.page_id, %(since)s}"
 MOVED = f"before.epoch IS NULL OR {' OR '.join(map(_moved, MEASURES))}"
 """Condition on new and changed rows."""
 
@@ -186,7 +186,6 @@ def rows(only: Collection[str], *, since: bool) -> str:
         conditions.append(BETWEEN.format(table="pages"))
     return SCHEDULE.format(
         states=states,
-        scheduled="schedule_of" if by_index else "schedule_between",
         before=JOIN_BEFORE if since else "",
         where=all_of([*conditions, *([MOVED] if since else [])]),
         due_rate=DUE_RATE,

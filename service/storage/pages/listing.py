@@ -117,7 +117,7 @@ SELECT {picked}.page_id, created_at, last_crawl_at, requested_at, gone,
     {target} AS redirect_url
 FROM {source}
 LEFT JOIN page_states ON page_states.page_id = {picked}.page_id AND {states}
-{{{scheduled}: schedule, {picked}.page_id, %(epoch)s}}
+{{schedule_of: schedule, {picked}.page_id, %(epoch)s}}
 WHERE {where}
 ORDER BY {picked}.page_id
 LIMIT %(limit)s
@@ -381,16 +381,15 @@ def statement_of(walk: str, filters: Collection[str]) -> str:
     """Return the statement that reads pages under these filters along an index."""
     if not filters:
         picked, source, where = "pages", "pages", BETWEEN.format(table="pages")
-        states, scheduled = BETWEEN.format(table="page_states"), "schedule_between"
+        states = BETWEEN.format(table="page_states")
     else:
         picked, source, where = "picked", _picked(walk, frozenset(filters)), "true"
-        states, scheduled = "true", "schedule_of"
+        states = "true"
     return LISTED.format(
         picked=picked,
         source=source,
         where=where,
         states=states,
-        scheduled=scheduled,
         due_rate=DUE_RATE,
         held=IS_HELD,
         tags=TAGS,
@@ -413,7 +412,6 @@ def _picked(walk: str, filters: frozenset[str]) -> str:
         conditions += [BETWEEN.format(table=table) for table in tables[1:]]
     joined = " JOIN ".join([first, *(JOINED.format(table=t, first=first) for t in tables[1:])])
     if filters & OF_SCHEDULE:
-        word = "schedule_of" if walk else "schedule_between"
-        joined += f" {{{word}: schedule, {first}.page_id, %(epoch)s}}"
+        joined += f" {{schedule_of: schedule, {first}.page_id, %(epoch)s}}"
     order = HOST_ORDER if walk == "host" else f"{first}.page_id"
     return PICKED.format(walked=first, tables=joined, where=all_of(conditions), order=order)

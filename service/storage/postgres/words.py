@@ -41,6 +41,9 @@ OF_PAGE = f"""LEFT JOIN LATERAL (
         observed_ratio{PLACE} AS observed_ratio
     FROM schedule WHERE epoch = {{2}} AND block = {BLOCK} AND crawl_rate{PLACE} >= 0 {{between}}
 ) AS {{0}} ON true"""
+ONE_BY_ONE = "OFFSET 0"
+"""End of a lookup for each page. Without it planners join all blocks of a range before they take
+the first pages, and sort whole blocks on disk."""
 IN_RANGE = f"AND block >= %(after)s::bigint >> {SHIFT} AND block <= %(last)s::bigint >> {SHIFT}"
 """Condition that planners do not derive from bounds of page_ids."""
 
@@ -53,7 +56,7 @@ EACH = f"""(
 """Rows of pages, from blocks."""
 LAST = "AND block = (SELECT max(block) FROM schedule WHERE epoch = {0})"
 SCHEDULE_WORDS = {
-    "schedule_of": OF_PAGE.replace("{between}", ""),
+    "schedule_of": OF_PAGE.replace("{between}", ONE_BY_ONE),
     "schedule_between": OF_PAGE.replace("{between}", IN_RANGE),
     "scheduled_ids": f"""(
         SELECT page_id FROM {EACH.replace("{where}", IN_RANGE)} AS each_page
