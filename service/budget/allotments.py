@@ -6,15 +6,21 @@ exceeded.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
 
+from service.budget.day_plans import (
+    first_crawls_a_day,
+    in_force,
+    kept_at,
+    next_first_at,
+    next_room_in_windows,
+    window_demands,
+)
 from service.core.division import FIRST_SHARE
-from service.core.even_days import NOTHING_KEPT, Demand, Kept, kept
 from service.core.pace import (
     ROUNDING,
     Pace,
@@ -22,14 +28,11 @@ from service.core.pace import (
     advanced,
     at_last_request,
     given_back,
-    next_room_at,
     room,
     taken,
 )
-from service.core.prices import is_free
 from service.model.amounts import CRAWLS, is_money, typical_cost
-from service.model.arrays import LATEST, Bools, Floats, instant
-from service.model.domain import Certificate
+from service.model.arrays import Bools, Floats
 from service.storage import Transaction
 from service.storage.budget.allotments import HeldAmounts
 from service.storage.budget.pace import days_since_1970, moment_of
@@ -48,8 +51,6 @@ LEAST_WAIT_DAYS = 60 / 86_400
 """Least wait for room after which pages that cost something are put off, days."""
 PUT_OFF = timedelta(minutes=2)
 """Maximum time for which they are put off, because an order may raise the budget."""
-BISECTED_DAYS = 1 / 86_400
-"""Precision of the time of the next room where hosts have windows, days."""
 GRAIN = 1.0
 """Amount that one crawl takes of a budget of crawls."""
 
@@ -348,127 +349,8 @@ def corrected(pace: Pace, amounts: TakenAmounts) -> Pace:
     return given_back(pace, TakenAmounts(-amounts.total), int(pace.at))
 
 
-def pace_now(tx: Transaction, terms: Terms) -> Pace | None:
-    """Return the pace at this instant; None: it has another unit."""
-    pace, at = tx.pace(), days_since_1970(tx.now())
-    if pace is None:
-        return Pace.starting(terms.budget, at)
-    if (tx.pace_unit() or CRAWLS) != terms.unit:
-        return None
-    return advanced(pace, at, terms.budget, terms.grain)
-
-
-def room_now(tx: Transaction, pace: Pace) -> float:
-    """Return the amount for crawls that are due, beside what servers hold."""
-    demands = window_demands(tx, in_force(tx)) if tx.calendars.in_use else ()
-    return room(pace, kept=kept_at(demands, pace.at)).due
-
-
-def held_by_servers(tx: Transaction, terms: Terms, pace: Pace) -> float:
-    """Return the amount of this day that servers hold, and no lease has taken.
-
-    A server that has died holds its amount for `LOST` at most.
-    """
-    today = int(pace.at)
-    return sum(
-        row.due + row.on_loan
-        for row in tx.allotments()
-        if row.on_day == today and row.unit == terms.unit
-    )
-
-
-def spent_until(tx: Transaction, terms: Terms | None, cost: float = 0.0) -> datetime | None:
-    """Return the time until which the budget is spent; None: it has room, or none is set.
-
-    `cost` is that of the page that waits; 0: none is known.
-    """
-    if terms is not None and is_money(terms.unit) and is_free(np.array(cost)):
-        return None
-    pace = None if terms is None else pace_now(tx, terms)
-    if terms is None or pace is None:
-        return None
-    least = terms.typical if terms.unit == CRAWLS or not cost else min(cost, terms.budget)
-    demands = window_demands(tx, in_force(tx)) if tx.calendars.in_use else ()
-    due = room(pace, kept=kept_at(demands, pace.at)).due
-    if due + held_by_servers(tx, terms, pace) >= least * (1.0 - ROUNDING):
-        return None
-    next_at = next_room_in_windows(pace, least, demands)
-    return LATEST if math.isinf(next_at) else moment_of(next_at)
-
-
-def first_spent_until(tx: Transaction, terms: Terms | None) -> datetime | None:
-    """Return the day after one that has had its first crawls; None: it has room for some."""
-    pace = None if terms is None else pace_now(tx, terms)
-    most = first_crawls_a_day(in_force(tx))
-    if terms is None or pace is None or math.isinf(most):
-        return None
-    is_spent = room(pace, most_first=most).first < 1.0 - ROUNDING
-    return moment_of(math.floor(pace.at) + 1.0) if is_spent else None
-
-
 def usable(terms: Terms, wish: Wish, amount: float) -> float:
     """Return an amount without the part that no crawl can use."""
     if terms.unit == CRAWLS:
         return math.floor(amount / GRAIN + ROUNDING) * GRAIN
     return amount if amount >= wish.least * (1.0 - ROUNDING) else 0.0
-
-
-def in_force(tx: Transaction) -> Certificate | None:
-    """Return the certificate of the epoch in force; None: there is none."""
-    epoch = tx.epoch_in_force()
-    return None if epoch is None else epoch.certificate
-
-
-def window_demands(tx: Transaction, certificate: Certificate | None) -> tuple[Demand, ...]:
-    """Return the planned crawls by windows; (): no host had windows in the epoch in force.
-
-    Windows that no host has any more count as open.
-    """
-    if certificate is None or not certificate.window_demand:
-        return ()
-    return tx.calendars.demands(certificate.window_demand, tx.now())
-
-
-def kept_at(demands: Sequence[Demand], at: float) -> Kept:
-    """Return what a day keeps at an instant, days since 1970."""
-    return kept(demands, instant(moment_of(at))) if demands else NOTHING_KEPT
-
-
-def next_room_in_windows(pace: Pace, least: float, demands: Sequence[Demand]) -> float:
-    """Return the earliest instant at which crawls that are due may take an amount, days."""
-    first, midnight = next_room_at(pace, least), float(int(pace.at) + 1)
-    if not demands or first >= midnight:
-        return first
-    most = (pace.left - least * (1.0 - ROUNDING)) / max(pace.budget, 1e-300)
-    return _kept_less(demands, max(first, pace.at), most)
-
-
-def next_first_at(pace: Pace, most_first: float, demands: Sequence[Demand]) -> datetime:
-    """Return the time of the next first crawl after those that the pace has now: a midnight."""
-    if not demands or math.isinf(most_first):
-        return moment_of(float(int(pace.at) + 1))
-    most = 1.0 - (pace.n_first + 1.0 - ROUNDING) / max(most_first, 1e-300)
-    return moment_of(_kept_less(demands, pace.at, most))
-
-
-def _kept_less(demands: Sequence[Demand], begin: float, most: float) -> float:
-    """Return the instant from which a day keeps at most a share, or the next midnight, days.
-
-    A day keeps less and less in its course, so the instant is found by bisection.
-    """
-    low, high = begin, float(int(begin) + 1)
-    if most < 0:
-        return high
-    if kept_at(demands, low).due <= most:
-        return low
-    while high - low > BISECTED_DAYS:
-        middle = (low + high) / 2
-        low, high = (low, middle) if kept_at(demands, middle).due <= most else (middle, high)
-    return high
-
-
-def first_crawls_a_day(certificate: Certificate | None) -> float:
-    """Return the maximum of first crawls a day by the certificate of the epoch in force."""
-    if certificate is None or certificate.first_crawls is None:
-        return math.inf
-    return certificate.first_crawls

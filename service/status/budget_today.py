@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from service.budget.allotments import Terms, held_by_servers, pace_now, room_now, spent_until
+from service.budget.allotments import Terms
 from service.budget.keeper import Keeper
+from service.budget.room_today import held_by_servers, pace_now, room_now, spent_until
 from service.model.amounts import CRAWLS, fine_units
 from service.status.budget_days import midnight
 from service.status.counts import counts_of_today

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.budget.allotments import Terms, spent_until
+from service.budget.allotments import Terms
+from service.budget.room_today import spent_until
 from service.budget.shown import STOPPED, judged
 from service.history.reading import counts_between
 from service.model.acceptances import Acceptance

@@ -4,7 +4,7 @@ import pytest
 from support.budget_cases import BUDGET, RUDE, Fleet, service, urls
 from support.live_server import running
 
-from service.budget import allotments
+from service.budget import allotments, room_today
 
 
 @pytest.mark.dear
@@ -119,7 +119,8 @@ def test_failed_crawls_use_up_the_budget_as_all_others_do(database_url):
 @pytest.fixture
 def eight_first_crawls(monkeypatch):
     """Let the epoch in force allow eight first crawls a day."""
-    monkeypatch.setattr(allotments, "first_crawls_a_day", lambda _: 8.0)
+    for module in (allotments, room_today):
+        monkeypatch.setattr(module, "first_crawls_a_day", lambda _: 8.0)
 
 
 @pytest.mark.dear

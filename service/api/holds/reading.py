@@ -22,14 +22,10 @@ from service.api.holds.facts import (
     Turn,
 )
 from service.api.holds.rules import UNNAMED, is_held_alone
-from service.budget.allotments import (
-    Terms,
-    first_crawls_a_day,
-    first_spent_until,
-    in_force,
-    spent_until,
-)
+from service.budget.allotments import Terms
+from service.budget.day_plans import first_crawls_a_day, in_force
 from service.budget.host_days import first_room, on_day, room
+from service.budget.room_today import first_spent_until, spent_until
 from service.budget.shown import HELD, groups_above, stopped_of
 from service.core.division import FIRST_SHARE
 from service.core.open_hours import OpenHours
