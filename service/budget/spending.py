@@ -115,29 +115,38 @@ def count_other_crawls(tx: Transaction, terms: Terms, done: float, *, in_other: 
     before, at = tx.lock_pace(), days_since_1970(tx.now())
     pace = Pace.starting(terms.budget, at) if before is None else before
     pace = advanced(pace, at, terms.budget, terms.grain)
+    if not in_other:  # budgets of the day before it had none are over
+        pace = replace(pace, tokens=terms.budget, spent=0.0, changed=0.0, cut=0.0)
     missing = done - (pace.spent + pace.lent)
-    if missing > 0 or in_other:
-        tx.save_pace(corrected(pace, TakenAmounts(missing)), CRAWLS)
+    tx.save_pace(corrected(pace, TakenAmounts(missing)), CRAWLS)
 
 
 def in_unit(pace: Pace, budget: float) -> Pace:
     """Return a pace in another unit, in which the budget is `budget` a day.
 
+    The day has all of this budget, less the share that was spent of what the budgets of the day
+    gave (their integral). Their changes are over.
+
     >>> in_unit(Pace(budget=100.0, at=0.5, tokens=50.0, spent=25.0), 4.0).spent
     1.0
+    >>> raised = Pace(budget=1_000.0, at=0.75, tokens=200.0, spent=50.0, changed=-750.0)
+    >>> in_unit(raised, 10.0).left
+    8.0
     """
-    factor = budget / pace.budget if pace.budget > 0 else 0.0
+    of_budgets = budget / pace.budget if pace.budget > 0 else 0.0
+    entitled = pace.budget + pace.changed
+    of_days = budget / entitled if entitled > 0 else 0.0
     return replace(
         pace,
         budget=budget,
-        tokens=pace.tokens * factor,
-        ahead=pace.ahead * factor,
-        carried=pace.carried * factor,
-        spent=pace.spent * factor,
-        paid=pace.paid * factor,
-        debt=pace.debt * factor,
-        lent=pace.lent * factor,
-        changed=pace.changed * factor,
-        cut=pace.cut * factor,
-        in_windows=pace.in_windows * factor,
+        tokens=min(pace.tokens * of_days, budget),
+        ahead=min(pace.ahead * of_days, budget),
+        carried=pace.carried * of_budgets,
+        spent=pace.spent * of_days,
+        paid=pace.paid * of_days,
+        debt=pace.debt * of_budgets,
+        lent=pace.lent * of_budgets,
+        changed=0.0,
+        cut=0.0,
+        in_windows=pace.in_windows * of_days,
     )

@@ -151,3 +151,29 @@ def test_crawls_without_leases_are_seen_before_the_first_draw(sql_store):
     keeper.give_back()
     assert seen(sql_store)[0] == 5.0
     keeper.close()
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize(
+    "way", [["10 USD"], ["10000 crawls", "10 USD"], ["5 GB", "10 USD"], [None]]
+)
+def test_a_budget_of_crawls_that_comes_back_has_what_it_had(database_url, way):
+    """Go through other units, larger budgets and none, late in a day that has 100 crawls."""
+    with running(database_url, bandwidth=None, admission="all", **RUDE) as live:
+        live.register(*urls(300))
+        live.clock.advance(hours=11.5)
+        assert ordered(live, "1000 crawls")["left_today"] == 1000
+        assert len(asked(live, 100)["items"]) == 100
+        live.clock.advance(minutes=1)
+        for budget in way:
+            if budget is None:
+                live.client.delete("/budget").raise_for_status()
+            else:
+                body = {"budget": budget, "change_unit": True}
+                live.client.put("/budget", json=body).raise_for_status()
+            live.clock.advance(minutes=1)
+        body = {"budget": "1000 crawls", "change_unit": True}
+        back = live.client.put("/budget", json=body).json()
+        assert back["spent_today"] == 100
+        assert back["left_today"] == pytest.approx(900, abs=1)
+        assert len(asked(live, 200)["items"]) == 200
