@@ -255,6 +255,8 @@ class HostQueue:
     """Windows of the host, or of its group; None: those of all hosts."""
     blackouts: tuple[str, ...] | None = None
     """Blackouts of the host, or of its group; None: none beside those of all hosts."""
+    queue_id: int = 0
+    """Id of the host, or minus that of the group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import INSTANT, NO_TIME, Ints, element_types, instant
+from service.model.arrays import INSTANT, LATEST, NO_TIME, Instants, Ints, element_types, instant
 from service.model.errors import PageNotFound
 from service.storage.dialect import HOST_QUEUE, Dialect, Subject, all_of
 from service.storage.queue.columns import ALL_PAGES, HostQueues, LeaseFilter
@@ -111,6 +111,21 @@ class HoldStatements(Subject):
         """
 
     @abstractmethod
+    def lease_ends(self, queue_id: Ints, after: datetime) -> tuple[Ints, Instants]:
+        """Return the host queue and the end of each of M leases that end after an instant.
+
+        Leases that have expired since then are among them, because their workers may have crawled
+        at the last instant. As `n_running`, the method reads the leases of all host queues.
+        """
+
+    @abstractmethod
+    def first_rows(self, queue_id: Ints) -> Instants:
+        """Return the (N,) first bounds of the rows of host queues without feeds; NaT: no row.
+
+        The bound of a leased row is the end of its lease.
+        """
+
+    @abstractmethod
     def n_put_off(self, now: datetime, of: LeaseFilter = ALL_PAGES) -> tuple[int, int]:
         """Return how many pages wait for a first crawl, and after leases without a report.
 
@@ -172,6 +187,19 @@ SELECT queue_id FROM due_pages WHERE worker >= '' AND token IS NOT NULL AND expi
 """
 """Statement for the index of rows with a worker. SQLite would use that of host queues, and walk all
 rows, if the statement named or grouped them."""
+LEASE_ENDS = """
+SELECT queue_id, expires_at FROM due_pages
+WHERE worker >= '' AND (token IS NOT NULL OR ending = 1) AND expires_at > %(after)s
+"""
+"""Statement for the index of rows with a worker, as `RUNNING_IN`."""
+FIRST_OF_KIND = """
+SELECT value AS queue_id, (
+    SELECT next_at FROM due_pages WHERE queue_id = value AND first = {first} AND feed IS NULL
+    ORDER BY next_at LIMIT 1
+) AS next_at
+FROM {{ids}}
+"""
+FIRST_ROWS = " UNION ALL ".join(FIRST_OF_KIND.format(first=first) for first in ("true", "false"))
 N_BEFORE = """
 SELECT count(*) FILTER (WHERE next_at < %(next_at)s OR page_id < %(page_id)s) AS n,
     count(*) AS n_read
@@ -272,6 +300,23 @@ class HoldsSql(Dialect, HoldStatements):
         queues, n = np.unique(self.ids(RUNNING_IN, now=now), return_counts=True)
         of_queue = dict(zip(queues.tolist(), n.tolist(), strict=True))
         return np.array([of_queue.get(one, 0) for one in queue_id.tolist()], np.int64)
+
+    @override
+    def lease_ends(self, queue_id: Ints, after: datetime) -> tuple[Ints, Instants]:
+        rows = self.read(LEASE_ENDS, after=after)
+        queues = np.array([row["queue_id"] for row in rows], np.int64)
+        ends = np.array([instant(row["expires_at"]) for row in rows], INSTANT)
+        here = np.isin(queues, queue_id)
+        return queues[here], ends[here]
+
+    @override
+    def first_rows(self, queue_id: Ints) -> Instants:
+        first: dict[int, datetime] = {}
+        for row in self.read(FIRST_ROWS, ids=queue_id):
+            if row["next_at"] is not None:
+                first[row["queue_id"]] = min(row["next_at"], first.get(row["queue_id"], LATEST))
+        bounds = [first.get(one) for one in queue_id.tolist()]
+        return np.array([NO_TIME if at is None else instant(at) for at in bounds], INSTANT)
 
     @override
     def n_before(
