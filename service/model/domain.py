@@ -361,6 +361,8 @@ class Certificate:
     """Numbers of `core.recalibration`; empty: none yet."""
     window_losses: tuple[tuple[str, float, float, float, float], ...] = ()
     """Hosts whose windows are too narrow (`epochs.capacities.WindowLoss`), the worst first."""
+    delay_losses: tuple[tuple[str, float, float, float, float], ...] = ()
+    """Hosts whose delay is too long (`epochs.delay_losses.DelayLoss`), the worst first."""
     window_demand: tuple[tuple[str, str, float], ...] = ()
     """Windows, blackouts and the planned amount a day of the hosts that have them, in `unit`.
 

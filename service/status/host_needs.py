@@ -107,6 +107,28 @@ def windows_too_narrow(facts: Facts) -> Iterator[Found]:
         yield Found(host, since, values)
 
 
+def delays_too_long(facts: Facts) -> Iterator[Found]:
+    """Yield hosts that lose much freshness to their delay, by the plan of the epoch in force."""
+    for slow in facts.slow_hosts:
+        values = {
+            "act": f"Ask the site of {slow.host} for a shorter delay, or accept it"
+            if slow.whose == "robots"
+            else f"Shorten the delay of {slow.host} if its site allows it",
+            "cause": slow.cause,
+            "stale": f"{slow.staler:.0%}",
+            "remedy": slow.remedy,
+        }
+        yield Found(slow.host, slow.since, values)
+
+
+DELAY_TOO_LONG = NeedKind(
+    "delay_too_long",
+    delays_too_long,
+    "{act}: {cause}. It leaves {stale} of its importance stale.",
+    "{remedy}",
+)
+
+
 WINDOW_TOO_NARROW = NeedKind(
     "window_too_narrow",
     windows_too_narrow,
