@@ -1,4 +1,4 @@
-"""Delays of hosts: an epoch keeps which hosts lose much freshness to their delay.
+"""Delays and pauses: hosts that lose freshness to their delay, and the status behind a pause.
 
 Revision ID: 0048
 Revises: 0046
@@ -15,7 +15,9 @@ down_revision = "0046"
 
 def upgrade() -> None:
     op.add_column("epochs", sa.Column("delay_losses", Json))
+    op.add_column("host_queues", sa.Column("paused_status", sa.SmallInteger))
 
 
 def downgrade() -> None:
+    op.drop_column("host_queues", "paused_status")
     op.drop_column("epochs", "delay_losses")

@@ -1,10 +1,10 @@
 """`recrawl hosts`: how hosts are crawled, their pauses and their end."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 
 import typer
 
@@ -27,7 +27,7 @@ from service.cli.queue_settings import (
 from service.model.words import counted
 
 if TYPE_CHECKING:
-    from recrawl_client.wire.hosts import HostOrder, ListedHost
+    from recrawl_client.wire.hosts import HostItem, HostOrder
 
 hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
 
@@ -37,6 +37,8 @@ OF_HOSTS = (
 )
 """Columns of the table of hosts."""
 HostName = Annotated[str, typer.Argument(help="Such as example.com")]
+
+HostT = TypeVar("HostT", bound="HostItem")
 
 NO_PAGE = "; no page has this host yet"
 
@@ -103,7 +105,7 @@ def list_hosts(
         echo_lines(listed, *OF_HOSTS, as_json=as_json, empty=empty)
 
 
-def _with_pauses_that_run(listed: Iterator["ListedHost"], now: datetime) -> Iterator["ListedHost"]:
+def _with_pauses_that_run(listed: Iterable[HostT], now: datetime) -> Iterator[HostT]:
     """Yield hosts without the ends of pauses that are over, which programs get."""
     from msgspec.structs import replace
 
@@ -118,7 +120,10 @@ def _with_pauses_that_run(listed: Iterator["ListedHost"], now: datetime) -> Iter
 def show(host: HostName, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """Show one host: settings, politeness in force, state, rates and feed."""
     with connected(to, api_key) as service:
-        echo_item(service.host(host), as_json=as_json)
+        shown = service.host(host)
+        if output.on_terminal() and not as_json:
+            (shown,) = _with_pauses_that_run([shown], datetime.now(UTC))
+        echo_item(shown, as_json=as_json)
 
 
 @hosts.command(name="set")

@@ -25,6 +25,8 @@ class Pause(NamedTuple):
     """Host, group or fleet that is paused, as a noun for a sentence."""
     in_incident: bool = False
     """True if most pages of the host suddenly show the same."""
+    status: int | None = None
+    """Status of the crawl that caused a pause by the site; None: not known."""
 
 
 class Cap(NamedTuple):

@@ -48,7 +48,7 @@ from service.status.slow_hosts import SlowHost, slow_hosts
 from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
-from service.storage.queue.columns import NEVER_FILLED, HostQueues
+from service.storage.queue.columns import NEVER_FILLED, NO_STATUS, HostQueues
 from service.storage.queue.holds import PagePlace
 
 MOST_INCIDENTS = 1_000
@@ -370,7 +370,9 @@ def _pauses(
     if (until := moment(host_queues.blocked_until[n])) is not None:
         yield Pause(until, "operator", name)
     if (until := moment(host_queues.paused_until[n])) is not None:
-        yield Pause(until, "site", name, name in in_incident)
+        status = int(host_queues.paused_status[n])
+        answer = None if status == NO_STATUS else status
+        yield Pause(until, "site", name, name in in_incident, answer)
     if of_all is not None:
         yield Pause(of_all, "operator", ALL_HOSTS)
 

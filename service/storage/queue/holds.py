@@ -13,7 +13,7 @@ from typing_extensions import override
 from service.model.arrays import INSTANT, LATEST, NO_TIME, Instants, Ints, element_types, instant
 from service.model.errors import PageNotFound
 from service.storage.dialect import HOST_QUEUE, Dialect, Subject, all_of
-from service.storage.queue.columns import ALL_PAGES, HostQueues, LeaseFilter
+from service.storage.queue.columns import ALL_PAGES, NO_STATUS, HostQueues, LeaseFilter
 from service.storage.queue.reach import IN_SLICE, filters, in_reach
 
 MOST_QUEUES = 1_000
@@ -373,6 +373,8 @@ def _host_queues(rows: list[dict[str, Any]]) -> HostQueues:
             cells = [NO_TIME if cell is None else instant(cell) for cell in cells]
         elif name in ("max_concurrency", "n_latencies"):
             cells = [cell or 0 for cell in cells]
+        elif name == "paused_status":
+            cells = [NO_STATUS if cell is None else cell for cell in cells]
         columns[name] = np.array(cells, dtype)
     whole = HostQueues(**columns)
     return whole.take(np.argsort(whole.queue_id))
