@@ -178,7 +178,7 @@ class QueueCensus:
     n_queued: int
     """Pages that are due before the horizon, leased or not."""
     n_due: int
-    """Pages without a lease that are due now, by the lower bounds of their due times."""
+    """Pages without a running lease that are due now (`reach.IS_DUE`), other than feeds."""
     n_leased: int
     """Leases that run."""
     n_expired: int

@@ -14,7 +14,7 @@ from service.model.arrays import INSTANT, LATEST, NO_TIME, Instants, Ints, eleme
 from service.model.errors import PageNotFound
 from service.storage.dialect import HOST_QUEUE, Dialect, Subject, all_of
 from service.storage.queue.columns import ALL_PAGES, NO_STATUS, HostQueues, LeaseFilter
-from service.storage.queue.reach import IN_SLICE, filters, in_reach
+from service.storage.queue.reach import IN_SLICE, IS_DUE, filters, in_reach
 
 MOST_QUEUES = 1_000
 """Maximum number of host queues that are looked at."""
@@ -170,18 +170,18 @@ OF_HOSTS = """(queue_id > 0 OR EXISTS (
     SELECT 1 FROM pages JOIN hosts ON hosts.host_id = pages.host_id
     WHERE pages.page_id = due_row.page_id AND host {in_hosts}
 ))"""
-N_DUE = """
+N_DUE = f"""
 SELECT value AS queue_id, (
     SELECT count(*) FROM (
         SELECT page_id, queue_id FROM due_pages WHERE due_pages.queue_id = value
-            AND first IN (false, true) AND next_at < %(before)s AND feed IS NULL
+            AND first IN (false, true) AND {IS_DUE}
         LIMIT %(each)s
-    ) AS due_row WHERE {where}
+    ) AS due_row WHERE {{where}}
 ) AS n
-FROM {ids}
+FROM {{ids}}
 """
 """Statement that walks the index of each host queue, to a limit; only a group's pages may belong
-to other hosts than those of the filter. The bound of a lease that runs is its end."""
+to other hosts than those of the filter."""
 RUNNING_IN = """
 SELECT queue_id FROM due_pages WHERE worker >= '' AND token IS NOT NULL AND expires_at > %(now)s
 """
