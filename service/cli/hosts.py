@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 import typer
 
 from service.cli import output
-from service.cli.confirming import Yes, confirm
+from service.cli.confirming import DryRun, Yes, confirm
 from service.cli.durations import read_end
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_act, echo_item, echo_lines
@@ -213,6 +213,7 @@ def end_incident(
 @hosts.command()
 def delete(
     host: HostName,
+    dry_run: DryRun = False,
     yes: Yes = False,
     to: To = URL,
     api_key: ApiKey = None,
@@ -224,11 +225,13 @@ def delete(
     """
     with connected(to, api_key) as service:
         n_pages = service.host(host).n_pages
-        confirm(f"this deletes {host} and its {counted(n_pages, 'page')} with their logs", yes=yes)
-        n_deleted = service.delete_pages(host=host).changed if n_pages else 0
-        service.delete_host(host)
-    text = f"deleted: {host}, {counted(n_deleted, 'page')}"
-    echo_act({"host": host, "n_pages": n_deleted}, text, as_json=as_json)
+        if not dry_run:
+            act = f"this deletes {host} and its {counted(n_pages, 'page')} with their logs"
+            confirm(act, yes=yes)
+            n_pages = service.delete_pages(host=host).changed if n_pages else 0
+            service.delete_host(host)
+    text = f"{'would be deleted' if dry_run else 'deleted'}: {host}, {counted(n_pages, 'page')}"
+    echo_act({"host": host, "dry_run": dry_run, "n_pages": n_pages}, text, as_json=as_json)
 
 
 def _read(file: Path) -> bytes:
