@@ -1,5 +1,6 @@
 """The requests and results of each method, without input or output."""
 
+import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -154,7 +155,7 @@ class LeaseOptions(TypedDict, total=False):
     """Options of a lease request."""
 
     worker: str | None
-    """Name of the worker; without it, the name of the machine."""
+    """Name of the worker; without it, that of the machine with the number of the process."""
     ttl_s: float | None
     """Duration of the leases, seconds; without it, the default of the service."""
     hosts: Sequence[str]
@@ -168,12 +169,17 @@ class LeaseOptions(TypedDict, total=False):
 # -- leases
 
 
+def default_worker() -> str:
+    """Return a name of this process: that of the machine, and the number of the process."""
+    return f"{platform.node()[:80] or 'worker'}-{os.getpid()}"
+
+
 def lease(
     count: int, report: Iterable[Observation], options: LeaseOptions, *, register: bool
 ) -> Flow[Leased]:
     """Report crawls and take crawls that are due; an answer that is lost comes again."""
     body: dict[str, Any] = {k: value for k, value in options.items() if value is not None}
-    body |= {"worker": body.get("worker") or platform.node()[:100] or "worker", "count": count}
+    body |= {"worker": body.get("worker") or default_worker(), "count": count}
     if items := list(report):
         body["report"] = items
     headers = {"Content-Type": "application/json", "Idempotency-Key": str(uuid4())}

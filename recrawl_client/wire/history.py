@@ -96,7 +96,8 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     """Number of pages that had no content in three crawls in a row or more; they do not count in
     the shares and means below."""
     n_overdue: int | None
-    """Number of pages that were due before."""
+    """Number of pages that were due before, also those that are leased, or that wait after leases
+    without a report."""
     fresh_share: float | None
     """Expected share of pages whose copy is up to date, by importance, 0 to 1. A page without a
     copy is not fresh. Null before a page is crawled a second time, because all change rates are

@@ -144,6 +144,22 @@ class GroupBody(Item, frozen=True, kw_only=True):
     """All hosts of the group; if the field is left out, no host joins or leaves."""
 
 
+NextReason = Literal[
+    "ready",
+    "due",
+    "delay",
+    "lease",
+    "cap",
+    "paused",
+    "window",
+    "nothing_queued",
+    "never_opens",
+]
+"""Reason for the next lease of a host: a page is ready, or falls due then; the delay after the last
+crawl, a lease that runs, the cap of the day, a pause or a closed window ends then. No page is
+queued; no window opens within a year."""
+
+
 class HostQueueAnswer(Struct, frozen=True, kw_only=True):
     """The queue of crawls of a host, or of a group of hosts that share a server."""
 
@@ -158,7 +174,10 @@ class HostQueueAnswer(Struct, frozen=True, kw_only=True):
     ready_at: Instant | None = None
     """End of the delay after the last crawl; null before the first crawl."""
     next_at: Instant | None = None
-    """Earliest instant of the next lease; null when nothing is queued."""
+    """Earliest instant at which a page of the queue can be leased, by the host alone and not by the
+    budget. A report may bring it forward. Null when there is none."""
+    next_reason: NextReason
+    """Reason for `next_at`: it ends then, or leaves no such instant."""
     n_failures: int
     """Number of consecutive reports of 429, 503, timeouts and server errors."""
     latency_s: float | None = None

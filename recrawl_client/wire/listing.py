@@ -186,7 +186,8 @@ class LeasesExplained(Struct, frozen=True, kw_only=True):
     sentence: str
     """Sentence for people, which begins with what to do."""
     n_due: int
-    """Number of due pages within reach of the request."""
+    """Number of due pages within reach of the request that no lease holds, other than feeds; the
+    metric `queue_due_pages` counts all such pages."""
     complete: bool
     """False if there may be more pages than were counted."""
     next_at: Instant | None

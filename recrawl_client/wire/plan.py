@@ -53,6 +53,19 @@ class WindowLossAnswer(Struct, frozen=True, kw_only=True):
     """Crawls a day of pages that are wanted more often than the host opens."""
 
 
+class DelayLossAnswer(Struct, frozen=True, kw_only=True):
+    """Crawls of a host, or of its group, that its delay does not permit."""
+
+    host: str
+    """Name of the host, of a group the one with most crawls."""
+    wanted: float
+    """Crawls a day that the plan would have without the delay."""
+    permitted: float
+    """Crawls a day that the delay permits, all day long."""
+    staler: float
+    """Share of the importance of its pages that is stale for want of these crawls, 0 to 1."""
+
+
 class BudgetPlan(Struct, frozen=True, kw_only=True):
     """The plan that an epoch would make with a bandwidth; figures are null if it would fail."""
 
@@ -91,6 +104,9 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     """Tags with the most crawls, busiest first, `limit` at most."""
     window_losses: list[WindowLossAnswer] = []
     """Hosts that lose a tenth of their crawls or more to their windows, the worst first, 20 at
+    most."""
+    delay_losses: list[DelayLossAnswer] = []
+    """Hosts whose delay makes a twentieth of their importance stale or more, the worst first, 20 at
     most."""
     n_starved: int = 0
     """Least number of pages that must lose their minimum so that all other minima fit."""

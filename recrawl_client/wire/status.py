@@ -159,7 +159,8 @@ class StatusAnswer(Struct, frozen=True, kw_only=True):
     n_no_content: int | None
     """Number of pages without content in three crawls in a row."""
     n_overdue: int | None
-    """Number of pages that were due before."""
+    """Number of pages that were due before, also those that are leased, or that wait after leases
+    without a report."""
     n_hosts_paused: int | None
     """Number of hosts that are not crawled now, after trouble or by an operator."""
     fresh_share: float | None

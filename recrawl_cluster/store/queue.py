@@ -68,6 +68,11 @@ def all_capped(
     return read
 
 
+def joined_pairs(_: Sequence[Share], results: Sequence[Any]) -> Any:
+    """Return pairs of arrays, each of the two one after the other."""
+    return tuple(joined(parts) for parts in zip(*results, strict=True))
+
+
 class ShardedQueue(Routing):
     """The statements on the queue and on leases."""
 
@@ -115,6 +120,8 @@ class ShardedQueue(Routing):
     n_before_in_turns = by_id("n_before_in_turns")
     next_to_end = by_id("next_to_end")
     n_running = by_ids("n_running", aligned)
+    lease_ends = by_ids("lease_ends", joined_pairs)
+    first_rows = by_ids("first_rows", aligned)
 
     @override
     def next_in_reach(self, of: LeaseFilter = ALL_PAGES, limit: int = MOST_QUEUES) -> HostQueues:
@@ -291,11 +298,6 @@ class ShardedQueue(Routing):
     def drop_lease_answers(self, now: datetime) -> None:
         for tx in self.answering():
             tx.drop_lease_answers(now)
-
-
-def joined_pairs(_: Sequence[Share], results: Sequence[Any]) -> Any:
-    """Return pairs of arrays, each of the two one after the other."""
-    return tuple(joined(parts) for parts in zip(*results, strict=True))
 
 
 class ShardedHosts(Routing):

@@ -256,7 +256,9 @@ def open_service(
     server = 0 if len(store.parts) > 1 else secrets.randbits(62) or 1
     keeper, asked = Keeper(store, base.budget.terms, server=server), LastAsked(store)
     estimator, interval = base.plan.estimator, base.runner.interval
-    state = StateReader(store, estimator, interval, lambda: base.budget.terms, asked, keeper)
+    state = StateReader(
+        *(store, estimator, interval, lambda: base.budget.terms, asked, keeper, polite.delay_s)
+    )
     telemetry.watch_needs(state.needs)
     recorder = Recorder(store, InForce(base.rules), settler, patience_s, keeper)
     posts = PostRecorder(recorder, telemetry, now, base.budget)

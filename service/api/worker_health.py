@@ -58,6 +58,7 @@ def serving(base: Opened, gate: Gate, slow_s: float, sockets: list[socket.socket
         base.runner.interval,
         lambda: base.budget.terms,
         LastAsked(store),
+        delay_s=base.plan.host_delay_s,
     )
     telemetry.watch_needs(state.needs)
     worker = Monitored(store=store, gate=gate, monitor=telemetry)

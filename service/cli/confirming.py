@@ -8,6 +8,9 @@ import typer
 from service.cli.options import console
 from service.model.errors import NotConfirmed
 
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Act without a question, for programs")]
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.confirming import Yes, confirm
+from service.cli.confirming import DryRun, Yes, confirm
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_act, echo_item, echo_lines
 from service.cli.queue_settings import (
@@ -84,6 +84,7 @@ def set_(
 @groups.command()
 def delete(
     group: GroupName,
+    dry_run: DryRun = False,
     yes: Yes = False,
     to: To = URL,
     api_key: ApiKey = None,
@@ -92,7 +93,12 @@ def delete(
     """Delete a group, after a question; its hosts stay, and go by their own settings again."""
     with connected(to, api_key) as service:
         n_members = service.group(group).n_members
-        confirm(f"this deletes {group}, which {counted(n_members, 'host')} will leave", yes=yes)
-        service.delete_group(group)
-    text = f"deleted: {group}; {counted(n_members, 'host')} left it"
-    echo_act({"group": group, "n_members": n_members}, text, as_json=as_json)
+        if not dry_run:
+            confirm(f"this deletes {group}, which {counted(n_members, 'host')} will leave", yes=yes)
+            service.delete_group(group)
+    hosts = counted(n_members, "host")
+    text = f"deleted: {group}; {hosts} left it"
+    if dry_run:
+        text = f"would be deleted: {group}; {hosts} would leave it"
+    answer = {"group": group, "dry_run": dry_run, "n_members": n_members}
+    echo_act(answer, text, as_json=as_json)

@@ -1,15 +1,15 @@
 """`recrawl hosts`: how hosts are crawled, their pauses and their end."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 
 import typer
 
 from service.cli import output
-from service.cli.confirming import Yes, confirm
+from service.cli.confirming import DryRun, Yes, confirm
 from service.cli.durations import read_end
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_act, echo_item, echo_lines
@@ -27,7 +27,7 @@ from service.cli.queue_settings import (
 from service.model.words import counted
 
 if TYPE_CHECKING:
-    from recrawl_client.wire.hosts import HostOrder, ListedHost
+    from recrawl_client.wire.hosts import HostItem, HostOrder
 
 hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
 
@@ -37,6 +37,8 @@ OF_HOSTS = (
 )
 """Columns of the table of hosts."""
 HostName = Annotated[str, typer.Argument(help="Such as example.com")]
+
+HostT = TypeVar("HostT", bound="HostItem")
 
 NO_PAGE = "; no page has this host yet"
 
@@ -103,7 +105,7 @@ def list_hosts(
         echo_lines(listed, *OF_HOSTS, as_json=as_json, empty=empty)
 
 
-def _with_pauses_that_run(listed: Iterator["ListedHost"], now: datetime) -> Iterator["ListedHost"]:
+def _with_pauses_that_run(listed: Iterable[HostT], now: datetime) -> Iterator[HostT]:
     """Yield hosts without the ends of pauses that are over, which programs get."""
     from msgspec.structs import replace
 
@@ -118,7 +120,10 @@ def _with_pauses_that_run(listed: Iterator["ListedHost"], now: datetime) -> Iter
 def show(host: HostName, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """Show one host: settings, politeness in force, state, rates and feed."""
     with connected(to, api_key) as service:
-        echo_item(service.host(host), as_json=as_json)
+        shown = service.host(host)
+        if output.on_terminal() and not as_json:
+            (shown,) = _with_pauses_that_run([shown], datetime.now(UTC))
+        echo_item(shown, as_json=as_json)
 
 
 @hosts.command(name="set")
@@ -208,6 +213,7 @@ def end_incident(
 @hosts.command()
 def delete(
     host: HostName,
+    dry_run: DryRun = False,
     yes: Yes = False,
     to: To = URL,
     api_key: ApiKey = None,
@@ -219,11 +225,13 @@ def delete(
     """
     with connected(to, api_key) as service:
         n_pages = service.host(host).n_pages
-        confirm(f"this deletes {host} and its {counted(n_pages, 'page')} with their logs", yes=yes)
-        n_deleted = service.delete_pages(host=host).changed if n_pages else 0
-        service.delete_host(host)
-    text = f"deleted: {host}, {counted(n_deleted, 'page')}"
-    echo_act({"host": host, "n_pages": n_deleted}, text, as_json=as_json)
+        if not dry_run:
+            act = f"this deletes {host} and its {counted(n_pages, 'page')} with their logs"
+            confirm(act, yes=yes)
+            n_pages = service.delete_pages(host=host).changed if n_pages else 0
+            service.delete_host(host)
+    text = f"{'would be deleted' if dry_run else 'deleted'}: {host}, {counted(n_pages, 'page')}"
+    echo_act({"host": host, "dry_run": dry_run, "n_pages": n_pages}, text, as_json=as_json)
 
 
 def _read(file: Path) -> bytes:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from recrawl_client.wire.hosts import HostQueueAnswer
+from recrawl_client.wire.hosts import HostQueueAnswer, NextReason
 from service.model import words
 from service.model.amounts import DEFAULT
 
@@ -69,6 +69,20 @@ def web_link(url: str) -> Markup:
         return Markup("")
     link = '<a class="out" href="{}" rel="noopener noreferrer" target="_blank">open</a>'
     return Markup(link).format(url)  # noqa: S704 - `format` escapes
+
+
+NEXT_REASONS: dict[NextReason, str] = {
+    "ready": "a page is ready",
+    "due": "a page falls due then",
+    "delay": "the delay ends then",
+    "lease": "a lease ends then, or by a report before",
+    "cap": "its cap of today is used up",
+    "paused": "it is paused",
+    "window": "its window opens then",
+    "nothing_queued": "nothing queued",
+    "never_opens": "no window opens within a year",
+}
+"""Clauses on what the next lease of a host waits for."""
 
 
 def pause_end(queue: HostQueueAnswer) -> datetime | None:
@@ -129,6 +143,7 @@ def environment(files: Mapping[str, bytes], root: str = "") -> Environment:
         "query": query,
         "json": json_text,
         "pause_end": pause_end,
+        "next_reason": NEXT_REASONS.__getitem__,
     }
     made.globals["root"] = root
     made.globals["no_budget"] = DEFAULT

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recrawl_client.wire.plan import BudgetPlan, WindowLossAnswer
+from recrawl_client.wire.plan import BudgetPlan, DelayLossAnswer, WindowLossAnswer
 from service.core.allocation.problem import Allocation
 from service.core.checks import BandwidthInfeasible
 from service.core.common_values import alone
 from service.core.division import Division, Wanted, divided, reserved
 from service.epochs.capacities import WindowLoss, worst
 from service.epochs.constraints import CONSTRAINED, LEAST
+from service.epochs.delay_losses import DelayLoss, delay_losses
 from service.epochs.division import ONE_EACH
 from service.epochs.optimum import AllocationInput, capacities_of, optimum_in_windows, priced
 from service.epochs.plan import Plan
@@ -142,6 +143,8 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability
     has_any = bool(basis.has_copy.any())
     harmonic, binary, share = _freshness(basis, pages, rates, plan) if has_any else UNKNOWN
+    own = pages.importance, estimates.change_rate
+    slow = alone(delay_losses(capacities, own, crawls, plan.timing))
     figures = BudgetPlan(
         bandwidth=bandwidth,
         planned=budget.planned if has_any else 0.0,
@@ -155,6 +158,7 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
         binary_cost=binary,
         fresh_share=share,
         window_losses=[_loss(loss) for loss in alone(worst(capacities, crawls))],
+        delay_losses=[_delay_loss(loss) for loss in slow],
     )
     crawls = np.where(basis.has_copy, crawls, 0.0)
     ranked = _ranked(basis.hosts, crawls), _ranked(basis.tags, crawls)
@@ -224,6 +228,11 @@ def _ranked(members: Members, crawls: Floats) -> Ranked:
 def _loss(loss: WindowLoss) -> WindowLossAnswer:
     host, wanted, by_delay, by_closures, _ = loss
     return WindowLossAnswer(host=host, wanted=wanted, by_delay=by_delay, by_closures=by_closures)
+
+
+def _delay_loss(loss: DelayLoss) -> DelayLossAnswer:
+    host, wanted, permitted, staler, _ = loss
+    return DelayLossAnswer(host=host, wanted=wanted, permitted=permitted, staler=staler)
 
 
 def _at_cap(caps: CapColumns, in_force: CapColumns, allocation: Allocation) -> frozenset[int]:

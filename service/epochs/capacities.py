@@ -43,6 +43,19 @@ class WindowLoss(NamedTuple):
     """Start of the first epoch in a row that has named the host, seconds since 1970."""
 
 
+class SlowPages(NamedTuple):
+    """(K,) pages of host queues whose delay permits less than the plan without limits."""
+
+    row: Ints
+    queue: Ints
+    """Place of the host queue of each page."""
+    rate: Floats
+    """Crawls a day without limits."""
+
+
+NO_PAGES = SlowPages(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+
 class Loads(NamedTuple):
     """(H,) crawls a day of the pages of hosts, (Q,) of host queues."""
 
@@ -133,13 +146,15 @@ class Capacities:
         """Limits on the rates of host queues, crawls a day."""
         self.first: Loads | None = None
         """Loads without limits."""
+        self.slow = NO_PAGES
         self.queue = distinct(windows.queue_id).searchsorted(windows.queue_id)
         """(H,) place of the queue of each host."""
 
     def exceeded(self, crawl_rate: Floats) -> bool:
         """Set limits by the crawl rates with the last ones; return whether others are needed."""
         now = loads(self.windows, self.place, crawl_rate)
-        self.first = self.first or now
+        if self.first is None:
+            self.first, self.slow = now, self._slow(now, crawl_rate)
         closes = _of_queues(self.queue, self.windows.closes.astype(np.float64), len(now.queues)) > 0
         over = now.queue_made > FULL * now.capacity
         limits = over | np.isin(now.queues, [*self.limits])
@@ -152,6 +167,19 @@ class Capacities:
         pressed = self.first.queue_made > FULL * self.first.capacity
         return bool((over | (under & pressed)).any())
 
+    def at_delay(self) -> Floats:
+        """Return (Q,) crawls a day that the delays of host queues permit without windows."""
+        n = int(self.queue.max(initial=-1)) + 1
+        return _of_queues(self.queue, self.windows.at_delay, n)
+
+    def _slow(self, first: Loads, crawl_rate: Floats) -> SlowPages:
+        over = first.queue_wanted > FULL * self.at_delay()
+        if not over.any():
+            return NO_PAGES
+        row = np.flatnonzero((self.place >= 0) & (crawl_rate > 0))
+        row = row[over[self.queue[self.place[row]]]]
+        return SlowPages(row, self.queue[self.place[row]], crawl_rate[row])
+
     def losses(self, crawl_rate: Floats, at: float, since: dict[str, float]) -> list[WindowLoss]:
         """Return what hosts lose, those with the most crawls first.
 
@@ -159,9 +187,8 @@ class Capacities:
         """
         now, windows = loads(self.windows, self.place, crawl_rate), self.windows
         first = self.first or now
-        at_delay = _of_queues(self.queue, windows.at_delay, len(now.queues))
         # what the delay does not permit at any hour is no loss by windows
-        possible = np.minimum(at_delay / np.maximum(first.queue_wanted, 1e-12), 1.0)
+        possible = np.minimum(self.at_delay() / np.maximum(first.queue_wanted, 1e-12), 1.0)
         before = first.wanted * possible[self.queue]
         pressed = np.isin(now.queues, [*self.limits])[self.queue]
         by_delay = np.where(pressed, np.maximum(before - now.wanted, 0.0), 0.0)

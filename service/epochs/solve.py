@@ -21,6 +21,7 @@ from service.epochs.ages import exposures as aged_exposures
 from service.epochs.ages import hot_apart
 from service.epochs.capacities import WindowLoss, worst
 from service.epochs.change_hours import Hours
+from service.epochs.delay_losses import DelayLoss, delay_losses
 from service.epochs.division import (
     ONE_EACH,
     UnitCosts,
@@ -102,6 +103,8 @@ class Rates(NamedTuple):
     """Figures of the optimum, without its arrays."""
     losses: tuple[WindowLoss, ...]
     """Hosts that lose most crawls to their windows."""
+    delay_losses: tuple[DelayLoss, ...]
+    """Hosts that lose much freshness to their delay."""
 
 
 def solve(problem: Problem) -> Joint[EpochResult]:
@@ -157,6 +160,7 @@ def solve(problem: Problem) -> Joint[EpochResult]:
         budget_factor=urgencies.budget_factor,
         observed_ratios=urgencies.observed_ratios,
         window_losses=tuple((*loss,) for loss in rates.losses),
+        delay_losses=tuple((*loss,) for loss in rates.delay_losses),
         window_demand=window_demand,
         feedback=feedback,
         still_due=urgencies.still_due,
@@ -185,7 +189,13 @@ def _rates(problem: Problem, budget: Division, wants: Wanted, costs: UnitCosts) 
     capacities = capacities_of(pages, problem.windows, plan)
     result = yield from optimum_in_windows(of_sharers, start, capacities)
     allocation, audits, in_force, crawls = result
-    losses = yield from worst(capacities, crawls, *_losses_before(problem))
+    at, (by_windows, by_delay) = (
+        _seconds(problem.now),
+        _named_since(problem.last.certificate if problem.last else None),
+    )
+    losses = yield from worst(capacities, crawls, at, by_windows)
+    own, timing = (pages.importance, problem.estimates.change_rate), plan.timing
+    slow = yield from delay_losses(capacities, own, crawls, timing, at, by_delay)
     if apart:
         planned, of_pages = budget.planned, costs.of_pages
         add_rates_of_new(pages, problem.estimates, in_force, allocation, planned, of_pages)
@@ -193,15 +203,21 @@ def _rates(problem: Problem, budget: Division, wants: Wanted, costs: UnitCosts) 
     if audits.total > 0:
         crawl_rate = crawl_rate + audits.of_pages
     figures = replace(allocation, crawl_rate=NO_RATES, crawl_probability=NO_RATES)
-    return Rates(crawl_rate, allocation.crawl_probability, audits.total, figures, losses)
+    return Rates(crawl_rate, allocation.crawl_probability, audits.total, figures, losses, slow)
 
 
-def _losses_before(problem: Problem) -> tuple[float, dict[str, float]]:
-    """Return the instant of this epoch, and since when the last one named hosts, s since 1970."""
-    last = problem.last and problem.last.certificate
-    losses = last.window_losses if last else ()
-    at = float(problem.now.astype("M8[us]").astype(np.int64)) / 1e6
-    return at, {host: since for host, *_, since in losses if not np.isnan(since)}
+def _seconds(at: np.datetime64) -> float:
+    """Return an instant as seconds since 1970."""
+    return float(at.astype("M8[us]").astype(np.int64)) / 1e6
+
+
+def _named_since(last: Certificate | None) -> tuple[dict[str, float], dict[str, float]]:
+    """Return since when the last epoch named hosts with losses by windows and by delays."""
+    by_windows, by_delay = (last.window_losses, last.delay_losses) if last else ((), ())
+    return (
+        {host: since for host, *_, since in by_windows if not np.isnan(since)},
+        {host: since for host, *_, since in by_delay},
+    )
 
 
 def _urgencies(

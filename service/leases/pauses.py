@@ -14,7 +14,7 @@ from service.leases.politeness import NO_DELAY, Politeness, ends_of_pauses, limi
 from service.model.arrays import NO_TIME, Bools, Codes, Floats, Instants, Ints
 from service.model.domain import MOST_FAILURES
 from service.model.outcomes import asks_for_pause, host_in_trouble
-from service.storage.queue.columns import HostQueues
+from service.storage.queue.columns import NO_STATUS, HostQueues
 
 TROUBLE_AFTER = 3
 """Reports of other trouble in a row after which a host queue pauses."""
@@ -67,6 +67,8 @@ class ReportSummary(NamedTuple):
     """Earliest due time of the pages that were queued again."""
     in_incident: Bools
     """True if a crawl showed the sign of an incident of its host."""
+    status: Ints
+    """Status of the newest crawl in trouble, or with a Retry-After; `NO_STATUS`: none."""
 
 
 def sum_up(
@@ -103,6 +105,10 @@ def sum_up(
     slow, asks = bad & (asks_for_pause(status) | shows), counts & (retry_after_s > 0)
     pause_s = np.zeros(n)
     np.maximum.at(pause_s, row[asks], retry_after_s[asks])
+    status_of = np.full(n, NO_STATUS)
+    causes = np.flatnonzero(bad | asks)
+    causes = causes[np.argsort(dated[causes], kind="stable")]
+    status_of[row[causes]] = status[causes]  # the last one stays
     queued = np.full(n, NO_TIME)
     np.fmin.at(queued, row[here], settled.next_at[here])
     return ReportSummary(
@@ -116,6 +122,7 @@ def sum_up(
         retry_after_s=pause_s,
         queued=queued,
         in_incident=np.bincount(row[shows], minlength=n) > 0,
+        status=status_of,
     )
 
 
@@ -199,4 +206,5 @@ def pause(
         host_queues,
         paused_until=np.where(longer, until, host_queues.paused_until),
         paused_at=np.where(longer, at, host_queues.paused_at),
+        paused_status=np.where(longer, summary.status, host_queues.paused_status),
     )

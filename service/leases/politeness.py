@@ -211,7 +211,7 @@ def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> 
 def differs(
     before: HostQueues,
     after: HostQueues,
-    names: tuple[str, ...] = (*STATE, *LATENCY, "first_credit"),
+    names: tuple[str, ...] = (*STATE, *LATENCY, "first_credit", "paused_status"),
 ) -> Bools:
     """Return which host queues differ in the named fields, so that they must be saved."""
     different = np.zeros(len(before), np.bool_)

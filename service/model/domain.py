@@ -255,6 +255,8 @@ class HostQueue:
     """Windows of the host, or of its group; None: those of all hosts."""
     blackouts: tuple[str, ...] | None = None
     """Blackouts of the host, or of its group; None: none beside those of all hosts."""
+    queue_id: int = 0
+    """Id of the host, or minus that of the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +361,8 @@ class Certificate:
     """Numbers of `core.recalibration`; empty: none yet."""
     window_losses: tuple[tuple[str, float, float, float, float], ...] = ()
     """Hosts whose windows are too narrow (`epochs.capacities.WindowLoss`), the worst first."""
+    delay_losses: tuple[tuple[str, float, float, float, float], ...] = ()
+    """Hosts whose delay is too long (`epochs.delay_losses.DelayLoss`), the worst first."""
     window_demand: tuple[tuple[str, str, float], ...] = ()
     """Windows, blackouts and the planned amount a day of the hosts that have them, in `unit`.
 

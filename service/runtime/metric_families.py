@@ -94,7 +94,11 @@ def of_step(step: Row, gauges: Gauges, now: datetime) -> Iterator[Metric]:
     if gauges.n_no_content is not None:
         help_text = "Pages that had no content in three crawls in a row or more"
         yield gauge("no_content_pages", help_text, gauges.n_no_content)
-    yield gauge("overdue_pages", "Pages whose next crawl is overdue", gauges.n_overdue)
+    yield gauge(
+        "overdue_pages",
+        "Pages due before, leased ones and those that wait included",
+        gauges.n_overdue,
+    )
     yield labelled(
         "expected_fresh_ratio",
         "Expected share of copies that are up to date; pages count by importance, or alike",
@@ -155,7 +159,11 @@ def of_queue(census: QueueCensus) -> Iterator[Metric]:
     """Yield the numbers of the queue, leases and hosts."""
     for name, help_text, value in (
         ("queue_pages", "Pages that are due soon or now, leased or not", census.n_queued),
-        ("queue_due_pages", "Pages that are due now and not leased", census.n_due),
+        (
+            "queue_due_pages",
+            "Due pages that no lease holds, other than feeds, as leases explain counts",
+            census.n_due,
+        ),
         ("leases_running", "Leases that run", census.n_leased),
         (
             "leases_expired",

@@ -18,6 +18,7 @@ from service.model.incidents import Incident
 from service.model.subscriptions import TroubledSubscription
 from service.model.webhooks import TroubledWebhook
 from service.status.asked import LastAsked
+from service.status.slow_hosts import SlowHost, slow_hosts
 from service.storage import Store, Transaction
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
@@ -146,6 +147,8 @@ class Facts:
     """Leases that run."""
     never_open: Sequence[NeverOpen] = ()
     """Hosts and groups whose windows do not open within a year."""
+    slow_hosts: Sequence[SlowHost] = ()
+    """Hosts whose delay costs much freshness, the worst first."""
     window_losses: Sequence[tuple[str, float, float, float, float]] = ()
     """As in `Certificate`, of the epoch in force."""
     planned_at: datetime | None = None
@@ -153,13 +156,18 @@ class Facts:
 
 
 def read_facts(
-    store: Store, tx: Transaction, asked: LastAsked, interval: timedelta, terms: Terms | None
+    store: Store,
+    tx: Transaction,
+    asked: LastAsked,
+    interval: timedelta,
+    terms: Terms | None,
+    delay_s: float = 0.0,
 ) -> Facts:
-    """Return the facts at the time of the database."""
+    """Return the facts at the time of the database; `delay_s` is that of hosts without another."""
     at = tx.now()
     workers, steps = tx.workers(at, MOST_READ), tx.measured_steps(at - STEPS_FOR)
     hour = counts_between(tx, at - HOUR, at).counts
-    epoch = tx.epoch_in_force() if tx.calendars.in_use else None
+    epoch = tx.epoch_in_force()
     certificate = None if epoch is None else epoch.certificate
     crawlers = _crawlers(tx, asked, at, terms)._replace(
         reported_by=at if hour["n_reported"] + hour["n_late"] > 0 else reported_by(steps)
@@ -189,6 +197,7 @@ def read_facts(
         n_leased=hour["n_leased"],
         n_running=sum(each.n_running for each in workers),
         never_open=_never_open(tx, at),
+        slow_hosts=slow_hosts(tx, certificate, delay_s),
         window_losses=() if certificate is None else certificate.window_losses,
         planned_at=None if epoch is None else epoch.started_at,
     )

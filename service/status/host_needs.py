@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from math import isnan
 
 from service.model.incidents import SHOWN
+from service.model.pause_words import act_on_pause, paused_because
 from service.model.words import counted
 from service.model.words import moment as in_words
 from service.status.facts import Facts
@@ -26,8 +27,10 @@ def hosts_paused(facts: Facts) -> Iterator[Found]:
         length = pause.until - pause.since + LATE_REPORT
         if length >= LONG_PAUSE or pause.n_failures >= MANY_FAILURES:
             remedy = f"recrawl pages list host={pause.name} state=failing --limit 10"
+            host = f"the group {pause.name}" if pause.is_group else pause.name
             values = {
-                "host": f"the group {pause.name}" if pause.is_group else pause.name,
+                "act": act_on_pause(host, pause.status),
+                "cause": paused_because(pause.status),
                 "until": in_words(pause.until),
                 "failures": counted(pause.n_failures, "failure"),
                 "remedy": f"GET /groups/{pause.name}" if pause.is_group else remedy,
@@ -38,7 +41,7 @@ def hosts_paused(facts: Facts) -> Iterator[Found]:
 HOST_PAUSED = NeedKind(
     "host_paused",
     hosts_paused,
-    "See what {host} answers: it pauses until {until}, after {failures} in a row.",
+    "{act}: it {cause}, and pauses until {until}, after {failures} in a row.",
     "{remedy}",
     "recrawl hosts list --paused",
     since_stays=False,
@@ -105,6 +108,28 @@ def windows_too_narrow(facts: Facts) -> Iterator[Found]:
             "remedy": f"recrawl hosts show {host}",
         }
         yield Found(host, since, values)
+
+
+def delays_too_long(facts: Facts) -> Iterator[Found]:
+    """Yield hosts that lose much freshness to their delay, by the plan of the epoch in force."""
+    for slow in facts.slow_hosts:
+        values = {
+            "act": f"Ask the site of {slow.host} for a shorter delay, or accept it"
+            if slow.whose == "robots"
+            else f"Shorten the delay of {slow.host} if its site allows it",
+            "cause": slow.cause,
+            "stale": f"{slow.staler:.0%}",
+            "remedy": slow.remedy,
+        }
+        yield Found(slow.host, slow.since, values)
+
+
+DELAY_TOO_LONG = NeedKind(
+    "delay_too_long",
+    delays_too_long,
+    "{act}: {cause}. It leaves {stale} of its importance stale.",
+    "{remedy}",
+)
 
 
 WINDOW_TOO_NARROW = NeedKind(

@@ -45,6 +45,7 @@ KINDS = (
     host_needs.HOST_IN_INCIDENT,
     host_needs.WINDOW_NEVER_OPENS,
     host_needs.WINDOW_TOO_NARROW,
+    host_needs.DELAY_TOO_LONG,
     webhook_needs.WEBHOOKS_HELD,
     webhook_needs.WEBHOOK_FAILING,
     webhook_needs.WEBHOOK_DISABLED,

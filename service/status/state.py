@@ -51,12 +51,14 @@ class StateReader:
     asked: LastAsked
     keeper: Keeper | None = None
     """Keeper of this server, which knows what it has not written; None: no server leases here."""
+    delay_s: float = 0.0
+    """Delay of hosts without one of their own, seconds."""
 
     def read(self) -> ServiceState:
         """Return the state now."""
         with self.store.begin(write=False) as tx:
             terms = self.budget()
-            facts = read_facts(self.store, tx, self.asked, self.interval, terms)
+            facts = read_facts(self.store, tx, self.asked, self.interval, terms, self.delay_s)
             today = counts_of_today(tx, facts.at)
             own = None if terms is None else budget_today(tx, terms, self.keeper, today)
             in_force, newest = tx.epoch_in_force(), tx.newest_epoch()
@@ -73,4 +75,5 @@ class StateReader:
     def facts(self) -> Facts:
         """Return the facts that decide about needs now."""
         with self.store.begin(write=False) as tx:
-            return read_facts(self.store, tx, self.asked, self.interval, self.budget())
+            terms = self.budget()
+            return read_facts(self.store, tx, self.asked, self.interval, terms, self.delay_s)

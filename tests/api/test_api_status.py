@@ -313,7 +313,8 @@ def test_a_host_that_refuses_crawls_is_shown_until_its_pause_ends(api: Live, rec
     (need,) = status(api)["needs_you"]
     assert (need["kind"], need["subject"]) == ("host_paused", "a.example")
     assert need["since"] == api.clock().isoformat().replace("+00:00", "Z")
-    assert "it pauses until 2026-05-01 14:00 UTC" in need["sentence"]
+    assert need["sentence"].startswith("Crawl a.example less: it asked for a pause with status 503")
+    assert "and pauses until 2026-05-01 14:00 UTC" in need["sentence"]
     assert status(api)["n_hosts_paused"] == 1
     assert run(api, need["remedy"], recrawl)
     api.clock.advance(hours=2)

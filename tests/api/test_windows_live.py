@@ -224,3 +224,22 @@ def test_a_zone_that_vanishes_closes_its_host_and_nothing_else(live, monkeypatch
     assert "window_never_opens" in kinds
     assert set_host(live, windows=None)["windows"] is None
     assert len(leased(live)["items"]) == 3
+
+
+@pytest.mark.parametrize("path", ["/hosts/a.example", "/groups/g"])
+@pytest.mark.parametrize("field", ["windows", "blackouts"])
+def test_there_are_at_most_fifty_of_each(live, path, field):
+    one = "Sun 00:00-24:00 UTC" if field == "windows" else "2030-01-01 UTC"
+    assert live.client.put(path, json={field: [one] * 50}).status_code == 200
+    refused = live.client.put(path, json={field: [one] * 51})
+    assert refused.status_code == 422
+    problem = refused.json()
+    assert problem["field"] == field
+    assert f"{field} is a list of 51 items; send a list of at most 50" in problem["detail"]
+
+
+def test_the_maximum_of_windows_is_in_the_document_of_the_interface(live):
+    schemas = live.get("/openapi.json").json()["components"]["schemas"]
+    for body in ("HostBody", "GroupBody"):
+        for field in ("windows", "blackouts"):
+            assert schemas[body]["properties"][field]["maxItems"] == 50

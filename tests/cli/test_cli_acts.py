@@ -156,6 +156,9 @@ def test_a_deletion_shows_its_count_and_asks(api: Live, recrawl, answers):
 def test_a_host_is_deleted_with_its_pages_and_its_pause_comes_back(api: Live, recrawl):
     recrawl("hosts", "pause", "a.example", "1d", url=api.url)
     assert "its 2 pages" in recrawl("hosts", "delete", "a.example", url=api.url).refusal()
+    dry = recrawl("hosts", "delete", "a.example", "--dry-run", "--json", url=api.url)
+    assert json.loads(dry.out) == {"host": "a.example", "dry_run": True, "n_pages": 2}
+    assert api.get("/hosts/a.example").json()["n_pages"] == 2
     done = recrawl("hosts", "delete", "a.example", "--yes", url=api.url)
     assert done.out == "deleted: a.example, 2 pages\n"
     assert "this deletes a.example and its 2 pages" in done.err

@@ -35,6 +35,9 @@ def test_a_group_is_set_field_by_field_and_deleted(api: Live, recrawl):
     assert (listed["group"], listed["n_members"], listed["max_concurrency"]) == ("shared-1", 2, 3)
     refused = recrawl("groups", "delete", "shared-1", "--to", api.url)
     assert refused.status != 0
+    dry = recrawl("groups", "delete", "shared-1", "--dry-run", "--to", api.url)
+    assert dry.out == "would be deleted: shared-1; 2 hosts would leave it\n"
+    assert api.get("/groups/shared-1").json()["n_members"] == 2
     gone = recrawl("groups", "delete", "shared-1", "--yes", "--to", api.url)
     assert gone.out == "deleted: shared-1; 2 hosts left it\n"
     assert recrawl("groups", "list", "--to", api.url).out == ""

@@ -109,7 +109,10 @@ def test_the_state_names_a_pause_of_all_hosts(api: Live, recrawl, terminal):
             {"host": "a.example", "blocked_until": "2026-05-02T12:00:00Z"},
         ),
         (("hosts", "resume", "a.example"), {"host": "a.example", "paused_until": None}),
-        (("hosts", "delete", "a.example", "--yes"), {"host": "a.example", "n_pages": 1}),
+        (
+            ("hosts", "delete", "a.example", "--yes"),
+            {"host": "a.example", "dry_run": False, "n_pages": 1},
+        ),
     ],
 )
 def test_each_act_has_an_answer_in_json(api: Live, recrawl, command, answer):

@@ -305,3 +305,44 @@ def test_a_loss_is_that_by_windows_and_keeps_its_begin():
     hours_later = NOW + 3 * np.timedelta64(1, "h")
     _, result = solved([slow, narrow], 1e6, last=last, now=hours_later)
     assert [loss[4] for loss in result.certificate.window_losses] == [T0.timestamp()]
+
+
+def delay_losses_of(hosts, budget=1e4, **others):
+    _, result = solved(hosts, budget, **others)
+    return result.certificate, result.certificate.delay_losses
+
+
+def test_a_delay_that_costs_much_freshness_is_named_with_the_crawls_it_leaves():
+    slow = Host([Page(change_rate=2.0)] * 100, capacity=24.0)
+    hosts = [slow, Host([Page(change_rate=2.0)] * 100)]
+    certificate, losses = delay_losses_of(hosts)
+    ((host, wanted, permitted, staler, since),) = losses
+    assert (host, permitted, since) == ("h1", 24.0, T0.timestamp())
+    assert wanted == pytest.approx(5e3, rel=0.01)
+    assert staler > 0.8
+    assert planned(hosts, 1e4).figures.delay_losses[0].wanted == pytest.approx(wanted, rel=1e-3)
+    last = Epoch(1, EpochStatus.published, T0, T0, T0, certificate=certificate)
+    _, losses = delay_losses_of(hosts, last=last, now=NOW + 3 * np.timedelta64(1, "h"))
+    assert [since for *_, since in losses] == [T0.timestamp()]
+
+
+@pytest.mark.parametrize(
+    ("change_rate", "is_named"), [(0.02, False), (0.5, True)], ids=["static", "live"]
+)
+def test_a_delay_that_leaves_pages_fresh_is_not_named_however_many_crawls_it_takes(
+    change_rate, is_named
+):
+    # each page is crawled once a day in place of a thousand times
+    hosts = [Host([Page(change_rate=change_rate)] * 50, capacity=50.0)]
+    certificate, losses = delay_losses_of(hosts, budget=5e4)
+    assert certificate.bandwidth_used == pytest.approx(50.0, rel=0.01)
+    assert bool(losses) == is_named
+
+
+def test_a_group_is_named_once_and_a_loss_by_windows_is_not_one_by_the_delay():
+    group = {"group": 1, "capacity": 24.0}
+    few = Host([Page(change_rate=2.0)] * 5, **group)
+    many = Host([Page(change_rate=2.0)] * 50, **group)
+    night = Host([Page(change_rate=2.0)] * 9, window="night", capacity=1e5)
+    _, losses = delay_losses_of([few, many, night])
+    assert [host for host, *_ in losses] == ["h2"]

@@ -47,6 +47,7 @@ reports = st.fixed_dictionaries(
         "slow": st.booleans(),
         "retry_after_s": st.floats(0.0, 3 * DAY_S),
         "in_incident": st.booleans(),
+        "status": st.sampled_from([-1, 0, 200, 429, 500]),
     }
 )
 
@@ -127,7 +128,7 @@ def after_report(row, report, polite, now, uniform):
     row = row | {"n_failures": failures_of(row, report)}
     until = pause_of(row, report, row["n_failures"], now, uniform)
     if until is not None:
-        row |= {"paused_until": until, "paused_at": now}
+        row |= {"paused_until": until, "paused_at": now, "paused_status": report["status"]}
     delay = span(delay_of(row, polite))
     if report["ended"] and delay and report["last"]:
         row["ready_at"] = latest(row["ready_at"], report["last"] + delay)

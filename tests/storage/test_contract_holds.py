@@ -171,3 +171,16 @@ def test_leases_that_run_are_counted_by_host_queue(two_hosts):
     queue_id = queue_of(store, A, B)
     assert read(store, "n_running", queue_id, T0 + MINUTE).tolist() == [1, 0]
     assert read(store, "n_running", queue_id, T0 + 9 * MINUTE).tolist() == [0, 0]
+
+
+def test_the_ends_of_leases_and_the_first_rows_are_those_of_host_queues(two_hosts):
+    store, _, _ = two_hosts
+    queue_id = queue_of(store, A, B)
+    queues, ends = read(store, "lease_ends", queue_id, T0 + 8 * MINUTE)
+    assert (queues.tolist(), ends.tolist()) == (queue_id[:1].tolist(), [instant(T0 + 9 * MINUTE)])
+    assert not len(read(store, "lease_ends", queue_id[1:], T0)[0])
+    assert not len(read(store, "lease_ends", queue_id, T0 + 9 * MINUTE)[0])
+    firsts = [instant(T0 + MINUTE)] * 2
+    unknown = np.append(queue_id, 10**9)
+    assert read(store, "first_rows", unknown).tolist()[:2] == [at.item() for at in firsts]
+    assert np.isnat(read(store, "first_rows", unknown)[2])

@@ -82,7 +82,7 @@ def test_a_host_comes_with_its_first_page_and_has_no_settings(sql_store):
         A,
         None,
         None,
-        NO_HOST_QUEUE,
+        replace(NO_HOST_QUEUE, queue_id=host.host_id),
     )
     assert (host.min_delay_s, host.robots_delay_s, host.max_concurrency) == (None, None, None)
 
@@ -93,7 +93,8 @@ def test_settings_may_come_before_the_first_page(sql_store):
     )
     told = (host.min_delay_s, host.robots_delay_s, host.max_concurrency, host.max_crawl_rate)
     assert told == (2.5, 10.0, 3, 1e-9)
-    assert host.host_queue == HostQueue(2.5, 10.0, 3, 0, None, None, None, None)
+    queue = HostQueue(2.5, 10.0, 3, 0, None, None, None, None, queue_id=host.host_id)
+    assert host.host_queue == queue
     register(sql_store, 1, host=A)
     assert host_of(sql_store) == host
 
@@ -137,7 +138,8 @@ def test_a_host_in_a_group_is_crawled_in_the_host_queue_of_its_group(sql_store):
     change(sql_store, B, robots_delay_s=9.0)
     group = regroup(sql_store, [A, B, C], min_delay_s=2.0, max_concurrency=5, max_crawl_rate=50.0)
     assert (group.n_members, group.max_crawl_rate) == (3, 50.0)
-    assert group.host_queue == HostQueue(2.0, 9.0, 5, 0, None, None, None, None)
+    queue = HostQueue(2.0, 9.0, 5, 0, None, None, None, None, queue_id=-group.group_id)
+    assert group.host_queue == queue
     assert host_of(sql_store, A).host_queue == host_of(sql_store, C).host_queue == group.host_queue
     assert (host_of(sql_store, A).min_delay_s, host_of(sql_store, A).robots_delay_s) == (1.0, 4.0)
     assert members_of(sql_store) == [A, B, C]

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from service.leases.unfinished import UnfinishedPage
 from service.model.domain import Page
+from service.status.slow_hosts import SlowHost
 
 Pauser = Literal["site", "operator"]
 ALL_HOSTS = "the crawl of all hosts"
@@ -24,6 +25,8 @@ class Pause(NamedTuple):
     """Host, group or fleet that is paused, as a noun for a sentence."""
     in_incident: bool = False
     """True if most pages of the host suddenly show the same."""
+    status: int | None = None
+    """Status of the crawl that caused a pause by the site; None: not known."""
 
 
 class Cap(NamedTuple):
@@ -122,6 +125,8 @@ class Turn:
     first_spent_until: datetime | None = None
     """Time until which first crawls have had their part of the budget; None: they have room, or the
     page was crawled."""
+    slow: SlowHost | None = None
+    """The host of the page, if its delay costs much freshness by the plan; None: it does not."""
     standstill: Standstill | None = None
     """None: epochs and the queue are in time."""
 

@@ -37,8 +37,8 @@ from service.status.facts import PATIENCE
 from service.storage import Transaction
 from service.storage.queue.columns import LeaseFilter
 from service.storage.queue.holds import MOST_QUEUES, MOST_ROWS, MOST_WAITING
+from service.storage.queue.reach import MICROSECOND
 
-MICROSECOND = timedelta(microseconds=1)
 LONGEST = timedelta(days=3_650)
 """Maximum wait of a host queue that is shown."""
 FREE = ("ready", "no_crawler")
@@ -130,7 +130,7 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
             for hold, n_pages in _holds_of(replace(own, host=part), n_part, waiting):
                 by = hold.by if hold.kind == "host_paused" else None
                 held.setdefault((hold.kind, by), Held(hold)).add(hold, n_pages, waiting)
-    others = _others(tx, hosts, now, of)
+    others = _others(tx, queues.queue_id, now, of)
     ready_at = tx.next_ready_at(of)
     ready_at = None if ready_at is None else max(ready_at, now)
     # a budget of money that is spent holds no page whose crawls take nothing
@@ -224,12 +224,11 @@ def _holds_of(turn: Turn, n_due: int, waiting: Waiting | None) -> Iterator[tuple
         yield replace(in_turns(turn.host), remedy=hold.remedy), n_due - n_free
 
 
-def _others(
-    tx: Transaction, hosts: list[HostNow], now: datetime, of: LeaseFilter
-) -> dict[str, int]:
+def _others(tx: Transaction, queue_id: Ints, now: datetime, of: LeaseFilter) -> dict[str, int]:
     """Return the numbers of pages within reach that are leased, or not due for now."""
     n_waiting, n_unreported = tx.n_put_off(now, of)
-    n_leased = sum(host.n_running for host in hosts)
+    # hosts without a limit of leases have not been counted
+    n_leased = int(tx.n_running(queue_id, now).sum())
     return {"leased": n_leased, "waits": n_waiting, "unreported": n_unreported}
 
 

@@ -36,14 +36,15 @@ from service.leases.unfinished import UnfinishedPage
 from service.model.amounts import CRAWLS
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
-from service.model.domain import Page
+from service.model.domain import Epoch, Page
 from service.status.crawler_needs import reader_patience, unasked_since
 from service.status.epoch_needs import epoch_late, first_epoch_late
 from service.status.facts import PATIENCE
+from service.status.slow_hosts import SlowHost, slow_hosts
 from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
-from service.storage.queue.columns import NEVER_FILLED, HostQueues
+from service.storage.queue.columns import NEVER_FILLED, NO_STATUS, HostQueues
 from service.storage.queue.holds import PagePlace
 
 MOST_INCIDENTS = 1_000
@@ -71,10 +72,11 @@ def around_page(
     *,
     unfinished: UnfinishedPage | None,
     status: int | None,
-    planned_at: datetime | None,
+    epoch: Epoch | None,
 ) -> Around:
     """Return the facts that decide what holds a page now."""
     queue_id, due_at = np.array([place.queue_id]), due.next_crawl_at(page)
+    planned_at = None if epoch is None else epoch.started_at
     name = page.host if place.group is None else f"{OF_GROUP}{place.group}"
     host_queue = tx.read_host_queues(queue_id)
     hosts = hosts_now(tx, service, host_queue, [name], now, counts_leases=False)
@@ -109,6 +111,7 @@ def around_page(
         crawlers=CrawlersNow(),
         spent_until=budget_spent_until(tx, service, page.cost or 0.0),
         each_s=income_of_crawl_s(service.keeper.terms),
+        slow=_slow(tx, service, page, place, epoch),
         standstill=standstill(tx, service, now, planned_at, page.created_at),
     )
     if not held and is_held_alone(of_page, alone):  # the turn of the page decides nothing
@@ -136,6 +139,17 @@ def around_page(
             first_spent_until=_first_spent_until(tx, service, page),
         ),
     )
+
+
+def _slow(
+    tx: Transaction, service: Service, page: Page, place: PagePlace, epoch: Epoch | None
+) -> SlowHost | None:
+    """Return the host of a page, or its group, if its delay costs much freshness."""
+    certificate = None if epoch is None else epoch.certificate
+    for slow in slow_hosts(tx, certificate, service.settler.polite.delay_s):
+        if slow.host == page.host or (slow.group and slow.group == place.group):
+            return slow
+    return None
 
 
 def _caps(
@@ -352,7 +366,9 @@ def _pauses(
     if (until := moment(host_queues.blocked_until[n])) is not None:
         yield Pause(until, "operator", name)
     if (until := moment(host_queues.paused_until[n])) is not None:
-        yield Pause(until, "site", name, name in in_incident)
+        status = int(host_queues.paused_status[n])
+        answer = None if status == NO_STATUS else status
+        yield Pause(until, "site", name, name in in_incident, answer)
     if of_all is not None:
         yield Pause(of_all, "operator", ALL_HOSTS)
 

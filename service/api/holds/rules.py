@@ -53,6 +53,10 @@ UNNAMED = "worker"
 
 def hold_of_page(page: PageNow, turn: Turn) -> Hold:
     """Return what holds a page now: exactly one reason, the first one."""
+    return with_delay(_first_hold(page, turn), turn)
+
+
+def _first_hold(page: PageNow, turn: Turn) -> Hold:
     held = first(question(page, turn) for question in OF_PAGE)
     if held is not None:
         return with_remedy(held, turn)
@@ -271,6 +275,16 @@ def _not_due(page: PageNow, turn: Turn) -> Hold | None:
     if spent is None or (turn.standstill is not None and turn.standstill.queue_ended):
         return Hold(kind="not_due", cause=cause, remedy=remedy, until=due_at)
     return replace(spent, cause=f"{cause}; {spent.cause}")
+
+
+def with_delay(hold: Hold, turn: Turn) -> Hold:
+    """Return a hold of a page that its interval or its host's turns keep, with a delay too long."""
+    if turn.slow is None or hold.kind not in ("not_due", "host_busy"):
+        return hold
+    remedy = hold.remedy or f"run `{turn.slow.remedy}` if its site allows it"
+    if not hold.remedy and turn.slow.whose == "robots":
+        remedy = "ask the site for a shorter delay"
+    return replace(hold, cause=f"{hold.cause}; {turn.slow.cause}", remedy=remedy)
 
 
 OF_PAGE: tuple[Callable[[PageNow, Turn], Hold | None], ...] = (

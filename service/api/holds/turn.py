@@ -8,6 +8,7 @@ from shlex import quote
 from service.api.holds.facts import ALL_HOSTS, OF_GROUP, HostNow, LeaseNow, Pause, Turn
 from service.api.holds.hold import Hold, first
 from service.model.arrays import LATEST
+from service.model.pause_words import paused_because
 from service.model.words import ahead, counted, every, moment, number, span
 
 LONG_CRAWL = timedelta(minutes=1)
@@ -56,10 +57,7 @@ def hold_of_pause(pause: Pause, turn: Turn) -> Hold:
     if pause.in_incident:
         cause = f"{pause.of} is paused {until}, because most of its pages suddenly show the same"
         return Hold(kind="host_paused", cause=cause, until=pause.until, by=pause.by)
-    cause = (
-        f"{pause.of} is paused {until}, because it asked for a pause (429, 503, Retry-After), "
-        "failed or did not answer"
-    )
+    cause = f"{pause.of} is paused {until}, because it {paused_because(pause.status)}"
     return Hold(kind="host_paused", cause=cause, until=pause.until, by=pause.by)
 
 

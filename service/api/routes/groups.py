@@ -54,8 +54,8 @@ def list_groups(
     after = 0 if cursor is None else decode_cursor(cursor, GroupsPlace, "/groups").after
     with service.store.begin(write=False) as tx:
         listed = tx.groups(after, limit)
+        host_queues = host_queue_answers(tx, service, listed)
     place = GroupsPlace(listed[-1].group_id) if len(listed) == limit else None
-    host_queues = host_queue_answers(service, [group.host_queue for group in listed])
     items = [
         GroupItem(**{**shared(GroupItem, group, group.host_queue), "host_queue": host_queue})
         for group, host_queue in zip(listed, host_queues, strict=True)
@@ -136,7 +136,7 @@ def _answer_group(service: Service, tx: Transaction, name: str) -> Response:
     group = tx.group(name)
     fields = {
         "group": name,
-        "host_queue": host_queue_answers(service, [group.host_queue])[0],
+        "host_queue": host_queue_answers(tx, service, [group])[0],
         "members": tx.members(group.group_id, MOST_MEMBERS),
         "open_hours": open_hours_answer(
             rules_of_group(group.host_queue, tx.calendars.of_all), service.now()

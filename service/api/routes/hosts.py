@@ -118,7 +118,7 @@ def list_hosts(
             listed, following = tx.hosts_in_order(by_name, after, limit, at)
             place = None if following is None else HostsPlace(by_name, following)
             measured = tx.host_loads()
-    host_queues = host_queue_answers(service, [host.host_queue for host in listed])
+        host_queues = host_queue_answers(tx, service, listed)
     own = zip(listed, host_queues, _loads(listed, measured), strict=True)
     now = service.now()
     items = [
@@ -350,7 +350,7 @@ def _answer_host(service: Service, tx: Transaction, name: str) -> Response:
     pages = tx.host_pages(host, now)
     feed = feed_of(pages, host.host_id, service.rules.of(tx).feeds, now)
     fields = {
-        "host_queue": host_queue_answers(service, [host.host_queue])[0],
+        "host_queue": host_queue_answers(tx, service, [host])[0],
         "feed": feed and FeedAnswer(**shared(FeedAnswer, feed), false=1.0 - feed.real),
         "change_hours": encode_change_hours(tx.change_hours(np.array([host.host_id]))),
         "url_group_hours": own_hours(tx, host.host_id),

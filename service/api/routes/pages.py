@@ -185,8 +185,7 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     estimate = of_page(tx, page, estimator, instant(now), rules.feeds)
     epoch = service.watch.epoch(tx, number) if number else None
     service.watch.note([epoch] if epoch else [])
-    planned_at = None if epoch is None else epoch.started_at
-    epoch = None if page.crawl_rate is None else epoch
+    planned, epoch = epoch, None if page.crawl_rate is None else epoch
     change_hours = hours_of_page(tx, page)
     tags = tx.tags_of(own).tag.tolist()
     incident = tx.incident_of(page.host_id) if tx.has_incidents() else None
@@ -195,7 +194,7 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     unfinished = unfinished_page(tx, page, now)
     status = _last_status(tx, page, log)
     around = around_page(
-        tx, service, page, place, now, unfinished=unfinished, status=status, planned_at=planned_at
+        tx, service, page, place, now, unfinished=unfinished, status=status, epoch=planned
     )
     evidence = Evidence(page, estimate, now, epoch, change_hours, incident, status, unfinished)
     why = explain(hold_of_page(*around), evidence)

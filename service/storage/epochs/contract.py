@@ -355,6 +355,8 @@ def decode_epoch(row: Mapping[str, Any]) -> Epoch:
         values["window_losses"] = tuple(
             (host, *map(float, (*each, "nan")[:4])) for host, *each in losses
         )
+        slow = values["delay_losses"] or ()
+        values["delay_losses"] = tuple((host, *map(float, each)) for host, *each in slow)
         demand = values["window_demand"] or ()
         values["window_demand"] = tuple((*texts, float(a_day)) for *texts, a_day in demand)
         for name in ("prior", "seconds"):  # JSON returns 1e22 as an integer

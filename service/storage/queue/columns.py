@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from service.model.arrays import UNIX_ZERO, Bools, Columns, Floats, Instants, Ints, instant
 from service.model.columns import DueColumns
 
+NO_STATUS = -1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostQueues(Columns):
@@ -47,6 +49,8 @@ class HostQueues(Columns):
     """Turns that first crawls have earned beside others, in [0, 1] (`leases.turns`)."""
     first_share: Floats
     """Share of the turns for first crawls; NaN: that of the settings."""
+    paused_status: Ints
+    """Status of the crawl that caused the pause by the site; `NO_STATUS`: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +178,7 @@ class QueueCensus:
     n_queued: int
     """Pages that are due before the horizon, leased or not."""
     n_due: int
-    """Pages without a lease that are due now, by the lower bounds of their due times."""
+    """Pages without a running lease that are due now (`reach.IS_DUE`), other than feeds."""
     n_leased: int
     """Leases that run."""
     n_expired: int

@@ -44,7 +44,7 @@ from service.storage.queue.columns import (
     QueueRows,
 )
 from service.storage.queue.holds import HoldsSql, HoldStatements
-from service.storage.queue.reach import filters, in_reach
+from service.storage.queue.reach import IS_DUE, MICROSECOND, filters, in_reach
 from service.storage.queue.unfinished import EXPIRED, UnfinishedSql, UnfinishedStatements
 
 READY_QUEUES = 100
@@ -309,7 +309,7 @@ def set_aside_by(ending: str) -> str:
 
 CENSUS = f"""
 SELECT count(*) AS n_queued,
-    count(*) FILTER (WHERE token IS NULL AND next_at <= %(now)s) AS n_due,
+    count(*) FILTER (WHERE {IS_DUE}) AS n_due,
     count(*) FILTER (WHERE token IS NOT NULL AND expires_at > %(now)s) AS n_leased,
     count(*) FILTER (WHERE {EXPIRED}) AS n_expired,
     count(*) FILTER (WHERE n_unfinished > 0 OR {EXPIRED}) AS n_unfinished,
@@ -371,7 +371,7 @@ class QueueSql(UnfinishedSql, HoldsSql, QueueStatements):
 
     @override
     def queue_census(self, now: datetime) -> QueueCensus:
-        (row,) = self.read(CENSUS, now=now, day_ago=now - LONGEST)
+        (row,) = self.read(CENSUS, now=now, before=now + MICROSECOND, day_ago=now - LONGEST)
         return QueueCensus(**row)
 
     @override

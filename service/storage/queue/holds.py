@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import INSTANT, NO_TIME, Ints, element_types, instant
+from service.model.arrays import INSTANT, LATEST, NO_TIME, Instants, Ints, element_types, instant
 from service.model.errors import PageNotFound
 from service.storage.dialect import HOST_QUEUE, Dialect, Subject, all_of
-from service.storage.queue.columns import ALL_PAGES, HostQueues, LeaseFilter
-from service.storage.queue.reach import IN_SLICE, filters, in_reach
+from service.storage.queue.columns import ALL_PAGES, NO_STATUS, HostQueues, LeaseFilter
+from service.storage.queue.reach import IN_SLICE, IS_DUE, filters, in_reach
 
 MOST_QUEUES = 1_000
 """Maximum number of host queues that are looked at."""
@@ -111,6 +111,21 @@ class HoldStatements(Subject):
         """
 
     @abstractmethod
+    def lease_ends(self, queue_id: Ints, after: datetime) -> tuple[Ints, Instants]:
+        """Return the host queue and the end of each of M leases that end after an instant.
+
+        Leases that have expired since then are among them, because their workers may have crawled
+        at the last instant. As `n_running`, the method reads the leases of all host queues.
+        """
+
+    @abstractmethod
+    def first_rows(self, queue_id: Ints) -> Instants:
+        """Return the (N,) first bounds of the rows of host queues without feeds; NaT: no row.
+
+        The bound of a leased row is the end of its lease.
+        """
+
+    @abstractmethod
     def n_put_off(self, now: datetime, of: LeaseFilter = ALL_PAGES) -> tuple[int, int]:
         """Return how many pages wait for a first crawl, and after leases without a report.
 
@@ -155,23 +170,36 @@ OF_HOSTS = """(queue_id > 0 OR EXISTS (
     SELECT 1 FROM pages JOIN hosts ON hosts.host_id = pages.host_id
     WHERE pages.page_id = due_row.page_id AND host {in_hosts}
 ))"""
-N_DUE = """
+N_DUE = f"""
 SELECT value AS queue_id, (
     SELECT count(*) FROM (
         SELECT page_id, queue_id FROM due_pages WHERE due_pages.queue_id = value
-            AND first IN (false, true) AND next_at < %(before)s AND feed IS NULL
+            AND first IN (false, true) AND {IS_DUE}
         LIMIT %(each)s
-    ) AS due_row WHERE {where}
+    ) AS due_row WHERE {{where}}
 ) AS n
-FROM {ids}
+FROM {{ids}}
 """
 """Statement that walks the index of each host queue, to a limit; only a group's pages may belong
-to other hosts than those of the filter. The bound of a lease that runs is its end."""
+to other hosts than those of the filter."""
 RUNNING_IN = """
 SELECT queue_id FROM due_pages WHERE worker >= '' AND token IS NOT NULL AND expires_at > %(now)s
 """
 """Statement for the index of rows with a worker. SQLite would use that of host queues, and walk all
 rows, if the statement named or grouped them."""
+LEASE_ENDS = """
+SELECT queue_id, expires_at FROM due_pages
+WHERE worker >= '' AND (token IS NOT NULL OR ending = 1) AND expires_at > %(after)s
+"""
+"""Statement for the index of rows with a worker, as `RUNNING_IN`."""
+FIRST_OF_KIND = """
+SELECT value AS queue_id, (
+    SELECT next_at FROM due_pages WHERE queue_id = value AND first = {first} AND feed IS NULL
+    ORDER BY next_at LIMIT 1
+) AS next_at
+FROM {{ids}}
+"""
+FIRST_ROWS = " UNION ALL ".join(FIRST_OF_KIND.format(first=first) for first in ("true", "false"))
 N_BEFORE = """
 SELECT count(*) FILTER (WHERE next_at < %(next_at)s OR page_id < %(page_id)s) AS n,
     count(*) AS n_read
@@ -274,6 +302,23 @@ class HoldsSql(Dialect, HoldStatements):
         return np.array([of_queue.get(one, 0) for one in queue_id.tolist()], np.int64)
 
     @override
+    def lease_ends(self, queue_id: Ints, after: datetime) -> tuple[Ints, Instants]:
+        rows = self.read(LEASE_ENDS, after=after)
+        queues = np.array([row["queue_id"] for row in rows], np.int64)
+        ends = np.array([instant(row["expires_at"]) for row in rows], INSTANT)
+        here = np.isin(queues, queue_id)
+        return queues[here], ends[here]
+
+    @override
+    def first_rows(self, queue_id: Ints) -> Instants:
+        first: dict[int, datetime] = {}
+        for row in self.read(FIRST_ROWS, ids=queue_id):
+            if row["next_at"] is not None:
+                first[row["queue_id"]] = min(row["next_at"], first.get(row["queue_id"], LATEST))
+        bounds = [first.get(one) for one in queue_id.tolist()]
+        return np.array([NO_TIME if at is None else instant(at) for at in bounds], INSTANT)
+
+    @override
     def n_before(
         self, queue_id: int, next_at: datetime, page_id: int, most: int
     ) -> tuple[int, bool]:
@@ -328,6 +373,8 @@ def _host_queues(rows: list[dict[str, Any]]) -> HostQueues:
             cells = [NO_TIME if cell is None else instant(cell) for cell in cells]
         elif name in ("max_concurrency", "n_latencies"):
             cells = [cell or 0 for cell in cells]
+        elif name == "paused_status":
+            cells = [NO_STATUS if cell is None else cell for cell in cells]
         columns[name] = np.array(cells, dtype)
     whole = HostQueues(**columns)
     return whole.take(np.argsort(whole.queue_id))

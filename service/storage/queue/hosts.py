@@ -112,6 +112,7 @@ HOURS = ("windows", "blackouts")
 
 HOSTS = f"""
 SELECT hosts.host_id, host, name, hosts.max_crawl_rate, false_304_at, first_share,
+    {HOST_QUEUE} AS queue_id,
     {", ".join(f"own.{name} AS own_{name}" for name in (*SETTINGS, *HOURS))},
     {OF_HOST_QUEUE}, host_incidents.kind, host_incidents.since, host_incidents.n_pages
 FROM hosts
@@ -123,7 +124,7 @@ LEFT JOIN host_queues AS used ON used.queue_id = {HOST_QUEUE}
 NEXT_HOSTS = f"{HOSTS} WHERE hosts.host_id > %(after)s ORDER BY hosts.host_id LIMIT %(limit)s"
 HOST = f"{HOSTS} WHERE host = %(host)s"
 GROUPS = f"""
-SELECT group_id, name, max_crawl_rate,
+SELECT group_id, name, max_crawl_rate, -group_id AS queue_id,
     (SELECT count(*) FROM hosts WHERE hosts.group_id = host_groups.group_id) AS n_members,
     {OF_HOST_QUEUE}
 FROM host_groups LEFT JOIN host_queues AS used ON used.queue_id = -group_id

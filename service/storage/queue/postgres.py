@@ -18,6 +18,7 @@ from service.storage.postgres.words import given
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.queue.columns import (
     ALL_PAGES,
+    NO_STATUS,
     DuePages,
     HostQueueBounds,
     HostQueues,
@@ -145,7 +146,8 @@ SELECT {{note}} array_agg(queue_id), array_agg(coalesce(min_delay_s, 'NaN')),
     array_agg(coalesce(latency_factor, 'NaN')), array_agg(coalesce(max_delay_s, 'NaN')),
     array_agg(coalesce(latency_s, 'NaN')), array_agg(coalesce(usual_latency_s, 'NaN')),
     array_agg(coalesce(n_latencies, 0)::bigint), array_agg({FIRST_CREDIT}),
-    array_agg(coalesce({OWN_FIRST_SHARE.format(queues="locked")}, 'NaN'))
+    array_agg(coalesce({OWN_FIRST_SHARE.format(queues="locked")}, 'NaN')),
+    array_agg(coalesce(paused_status, {NO_STATUS})::bigint)
 FROM {{locked}}
 """
 LOCKED = """(
@@ -160,16 +162,17 @@ INSERT INTO host_queues (queue_id) SELECT unnest(%(queue_id)s::bigint[]) ON CONF
 """
 SAVED = (
     *("queue_id", "n_failures", "paused_until", "paused_at", "ready_at", "next_at"),
-    "first_credit",
+    *("first_credit", "paused_status"),
 )
 LATENCIES = ("latency_s", "usual_latency_s", "n_latencies")
-SAVE_HOST_QUEUES = """
+SAVE_HOST_QUEUES = f"""
 UPDATE host_queues SET n_failures = given.n_failures,
     paused_until = nullif(given.paused_until, '-infinity'),
     paused_at = nullif(given.paused_at, '-infinity'),
     ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity'),
-    first_credit = given.first_credit, {latencies}
-FROM {rows} WHERE host_queues.queue_id = given.queue_id
+    first_credit = given.first_credit,
+    paused_status = nullif(given.paused_status, {NO_STATUS}), {{latencies}}
+FROM {{rows}} WHERE host_queues.queue_id = given.queue_id
 """
 SAVE_UNTIMED = SAVE_HOST_QUEUES.format(
     latencies=", ".join(f"{name} = NULL" for name in LATENCIES), rows=given(*SAVED)

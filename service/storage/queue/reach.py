@@ -1,5 +1,6 @@
 """The reach of a worker: the conditions of its filter on host queues, and their parameters."""
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,10 @@ import numpy as np
 from service.storage.dialect import HOST_QUEUE
 from service.storage.queue.columns import LeaseFilter
 
+MICROSECOND = timedelta(microseconds=1)
+"""Resolution of instants: what is before the next one is due now."""
+IS_DUE = "next_at < %(before)s AND feed IS NULL"
+"""Condition of a due row that may be leased: a lease that runs has a later bound, its end."""
 IN_SLICE = "abs(queue_id) %% %(slices)s = %(slice)s"
 IN_HOSTS = f"queue_id IN (SELECT {HOST_QUEUE} FROM hosts WHERE host {{in_hosts}})"
 

@@ -34,6 +34,8 @@ class PausedQueue(NamedTuple):
     until: datetime
     n_failures: int
     """Reports of trouble in a row."""
+    status: int | None = None
+    """Status of the crawl that caused the pause; None: not known."""
 
 
 AGAIN = 2
@@ -89,7 +91,7 @@ class SignStatements(Subject):
 
 PAUSES = """
 SELECT coalesce(hosts.host, host_groups.name) AS name, queue_id < 0 AS is_group, paused_at,
-    paused_until, n_failures
+    paused_until, n_failures, paused_status
 FROM host_queues
 LEFT JOIN hosts ON hosts.host_id = queue_id
 LEFT JOIN host_groups ON host_groups.group_id = -queue_id

@@ -17,6 +17,7 @@ from service.storage.epochs.schedule import DUE_RATE, URGENCY
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.queue.columns import (
     ALL_PAGES,
+    NO_STATUS,
     DuePages,
     HostQueueBounds,
     HostQueues,
@@ -125,18 +126,20 @@ HOST_QUEUES = f"""
 SELECT queue_id, min_delay_s, robots_delay_s, coalesce(max_concurrency, 0), n_failures,
     blocked_until, paused_until, paused_at, ready_at, next_at, latency_factor, max_delay_s,
     latency_s, usual_latency_s, coalesce(n_latencies, 0), {FIRST_CREDIT},
-    {OWN_FIRST_SHARE.format(queues="host_queues")}
+    {OWN_FIRST_SHARE.format(queues="host_queues")}, coalesce(paused_status, {NO_STATUS})
 FROM host_queues WHERE queue_id IN ({{ids}}) ORDER BY queue_id
 """
 ADD_HOST_QUEUE = "INSERT INTO host_queues (queue_id) VALUES (?) ON CONFLICT DO NOTHING"
 SAVED = (
     *("n_failures", "paused_until", "paused_at", "ready_at", "next_at"),
-    *("latency_s", "usual_latency_s", "n_latencies", "first_credit", "queue_id"),
+    *("latency_s", "usual_latency_s", "n_latencies", "first_credit", "paused_status"),
+    "queue_id",
 )
 """Columns of `SAVE_HOST_QUEUE`."""
-SAVE_HOST_QUEUE = """
+SAVE_HOST_QUEUE = f"""
 UPDATE host_queues SET n_failures = ?, paused_until = ?, paused_at = ?, ready_at = ?, next_at = ?,
-    latency_s = ?, usual_latency_s = ?, n_latencies = nullif(?, 0), first_credit = ?
+    latency_s = ?, usual_latency_s = ?, n_latencies = nullif(?, 0), first_credit = ?,
+    paused_status = nullif(?, {NO_STATUS})
 WHERE queue_id = ?
 """
 

@@ -40,6 +40,7 @@ epochs = sa.Table(
     sa.Column("window_demand", Json),
     sa.Column("feedback", sa.Double),
     sa.Column("still_due", sa.Double),
+    sa.Column("delay_losses", Json),
     sa.Index(
         "epochs_one_request_idx",
         "status",

@@ -22,6 +22,7 @@ host_queues = sa.Table(
     sa.Column("latency_s", sa.Double),
     sa.Column("usual_latency_s", sa.Double),
     sa.Column("n_latencies", sa.SmallInteger),
+    sa.Column("paused_status", sa.SmallInteger),
     sa.Column("windows", sa.Text),
     sa.Column("blackouts", sa.Text),
     sa.Column("first_credit", sa.Double),
