@@ -153,10 +153,11 @@ def test_crawls_without_leases_are_seen_before_the_first_draw(sql_store):
     keeper.close()
 
 
+WAYS = [["10 USD"], ["10000 crawls", "10 USD"], ["5 GB", "10 USD"], [None]]
+
+
 @pytest.mark.dear
-@pytest.mark.parametrize(
-    "way", [["10 USD"], ["10000 crawls", "10 USD"], ["5 GB", "10 USD"], [None]]
-)
+@pytest.mark.parametrize("way", WAYS)
 def test_a_budget_of_crawls_that_comes_back_has_what_it_had(database_url, way):
     """Go through other units, larger budgets and none, late in a day that has 100 crawls."""
     with running(database_url, bandwidth=None, admission="all", **RUDE) as live:
