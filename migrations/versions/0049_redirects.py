@@ -1,4 +1,4 @@
-"""Chains of redirects: first crawls are counted at once, and judged at the end of their chain.
+"""Redirects: first crawls count at once, and pages are found by the target of their redirect.
 
 Revision ID: 0049
 Revises: 0046
@@ -10,11 +10,18 @@ from alembic import op
 revision = "0049"
 down_revision = "0046"
 
+INDEX = "page_states_redirects_to_idx"
+
 
 def upgrade() -> None:
     column = sa.Column("n_led", sa.BigInteger, nullable=False, server_default="0")
     op.add_column("url_levels", column)
+    some = sa.text("redirects_to IS NOT NULL")
+    op.create_index(
+        INDEX, "page_states", ["redirects_to"], postgresql_where=some, sqlite_where=some
+    )
 
 
 def downgrade() -> None:
+    op.drop_index(INDEX, "page_states")
     op.drop_column("url_levels", "n_led")
