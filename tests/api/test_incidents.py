@@ -37,6 +37,7 @@ def why(api: Live, url: str) -> str:
     ("shown", "kind", "verb"),
     [
         ({"status": 404}, "absent", "are absent"),
+        ({"status": 301, "redirect_url": "https://b.example/"}, "moved", "have moved"),
         ({"status": 403}, "refused", "are refused"),
         ({"status": 200, "digest": "maintenance"}, "alike", "have the same new content"),
     ],
