@@ -102,15 +102,13 @@ class Counts(Struct, frozen=True, kw_only=True):
     """Advice on late items; absent if there are none."""
 
 
-def late_hint(n_late: int) -> str | UnsetType:
-    """Return the advice on items that came out of order; UNSET: none did.
+def late_hint(n_late: int) -> str:
+    """Return the advice on items that came out of order.
 
     >>> late_hint(1)
     '1 item is older than the newest evidence of its page and changed nothing: send the items of \
 each page in the order of their times, such as a log sorted by time'
     """
-    if not n_late:
-        return UNSET
     which = "1 item is" if n_late == 1 else f"{n_late:,} items are"
     its = "its page" if n_late == 1 else "their pages"
     return (
@@ -144,7 +142,8 @@ def added(total: CountsT, answer: CountsT, n_before: int = 0) -> CountsT:
     for name in total.__struct_fields__:
         more = getattr(answer, name)
         if name == "hint":
-            sums[name] = late_hint(total.late + answer.late)
+            n_late = total.late + answer.late
+            sums[name] = late_hint(n_late) if n_late else UNSET
             continue
         if name in INDEXED and n_before:
             more = [structs.replace(item, index=item.index + n_before) for item in more]

@@ -119,8 +119,8 @@ def _downgrade(engine: "Engine", revision: str) -> None:
     try:
         migrations.downgrade(engine, revision)
     except CommandError as error:
-        known = ", ".join((migrations.BASE, *sorted(migrations.known())))
-        detail = f"{error}; send one of {known}"
+        names = ", ".join((migrations.BASE, *sorted(migrations.known())))
+        detail = f"{error}; send one of {names}"
         raise typer.BadParameter(detail, param_hint="--down") from error
 
 

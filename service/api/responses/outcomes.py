@@ -5,7 +5,7 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from msgspec import structs
+from msgspec import UNSET, structs
 from numpy.typing import NDArray
 
 from recrawl_client.wire.common import Problem, Rejection, late_hint
@@ -33,7 +33,7 @@ def outcome_counts(
         "late": late,
         "n_rejected": len(listed),
         "rejected": listed,
-        "hint": late_hint(late),
+        "hint": late_hint(late) if late else UNSET,
     }
 
 
@@ -120,7 +120,7 @@ def add_counts(counts: dict[str, Any] | None, more: dict[str, Any]) -> dict[str,
         return more
     sums = {name: counts[name] + more[name] for name in counts if name != "hint"}
     return {
-        "hint": late_hint(sums["late"]),
+        "hint": late_hint(sums["late"]) if sums["late"] else UNSET,
         **{n: value[:LISTED] if isinstance(value, list) else value for n, value in sums.items()},
     }
 
