@@ -57,29 +57,28 @@ def visit(crawl: rc.Crawl, web: httpx.Client, robots: rc.Robots, reporter: rc.Re
     """Fetch a page and report the answer; follow no redirect, because its target is a page too."""
     entry = robots.enter(crawl)  # robots.txt allows the page, and its delay has passed
     if not entry.allowed:
-        print(entry.evidence.get("status", "-"), crawl.url, entry.reason, flush=True)
+        status = entry.evidence.get("status", "-")
+        print(f"{status} {crawl.url} {entry.reason}\n", end="", flush=True)  # in one write
         return reporter.report(crawl, **entry.evidence) if entry.evidence else None
     sent_at = rc.SentAt()  # a ping that is newer leads to another crawl
     try:
         result = fetched(crawl, web, sent_at)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
-        print(f"0 {crawl.url} {error!r}", flush=True)
+        print(f"0 {crawl.url} {error!r}\n", end="", flush=True)
         return reporter.report(crawl, observed_at=sent_at.value, status=0)
-    print(result["status"], crawl.url, result["redirect_url"] or "", flush=True)
+    shown = f"{result['status']} {crawl.url} {result['redirect_url'] or ''}"
+    print(f"{shown}\n", end="", flush=True)
     return reporter.report(crawl, observed_at=sent_at.value, **result)
 
 
 def work(web: httpx.Client, robots: rc.Robots, reporter: rc.Reporter) -> None:
-    """Lease and visit one crawl at a time until stopped; finish and report the last one.
-
-    A lease request carries the reports that wait, so each crawl takes one request.
-    """
+    """Lease and visit one crawl at a time; a lease request carries the reports that wait."""
     while not STOP.is_set():
         try:
             for crawl in reporter.lease(count=1, wait_s=2).items:
                 visit(crawl, web, robots, reporter)
         except rc.Unavailable as error:
-            print(error, file=sys.stderr)
+            print(f"{error}\n", end="", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -98,6 +98,23 @@ class Counts(Struct, frozen=True, kw_only=True):
     rejected: list[Rejection]
     """Rejected items in their order. Several blocks of NDJSON, and sitemaps, list the first
     1,000."""
+    hint: str | UnsetType = UNSET
+    """Advice on late items; absent if there are none."""
+
+
+def late_hint(n_late: int) -> str:
+    """Return the advice on items that came out of order.
+
+    >>> late_hint(1)
+    '1 item is older than the newest evidence of its page and changed nothing: send the items of \
+each page in the order of their times, such as a log sorted by time'
+    """
+    which = "1 item is" if n_late == 1 else f"{n_late:,} items are"
+    its = "its page" if n_late == 1 else "their pages"
+    return (
+        f"{which} older than the newest evidence of {its} and changed nothing: send the items of "
+        "each page in the order of their times, such as a log sorted by time"
+    )
 
 
 CountsT = TypeVar("CountsT", bound=Counts)
@@ -109,7 +126,8 @@ def empty(kind: type[CountsT]) -> CountsT:
     >>> empty(Counts).rejected
     []
     """
-    zeros: dict[str, Any] = {n: [] if n in LISTS else 0 for n in kind.__struct_fields__}
+    names = (name for name in kind.__struct_fields__ if name != "hint")
+    zeros: dict[str, Any] = {name: [] if name in LISTS else 0 for name in names}
     return kind(**zeros)
 
 
@@ -123,6 +141,10 @@ def added(total: CountsT, answer: CountsT, n_before: int = 0) -> CountsT:
     sums: dict[str, Any] = {}
     for name in total.__struct_fields__:
         more = getattr(answer, name)
+        if name == "hint":
+            n_late = total.late + answer.late
+            sums[name] = late_hint(n_late) if n_late else UNSET
+            continue
         if name in INDEXED and n_before:
             more = [structs.replace(item, index=item.index + n_before) for item in more]
         sums[name] = getattr(total, name) + more

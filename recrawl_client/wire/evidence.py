@@ -217,7 +217,8 @@ class SitemapRead(Counts, frozen=True, kw_only=True):
     created: int
     """Number of pages that are new to the service."""
     n_crawl_now: int
-    """Number of pages to crawl now: new pages, and pages whose ping led to a crawl."""
+    """Number of pages to crawl as soon as the budget and their hosts allow: new pages, and pages
+    whose ping led to a crawl."""
     n_not_trusted: int
     """Number of pages whose ping led to no crawl, because pings of the page are not trusted: crawls
     have not shown so far that they announce changes."""

@@ -269,7 +269,7 @@ class HostLoad(Struct, frozen=True, kw_only=True):
     """Share of the pages that were measured; below 1 the numbers are estimates."""
 
 
-IncidentKind = Literal["absent", "refused", "alike"]
+IncidentKind = Literal["absent", "refused", "alike", "moved"]
 """Sign that most pages of a host show in an incident: absent, refused, or of one digest."""
 
 

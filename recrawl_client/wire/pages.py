@@ -204,6 +204,8 @@ class WhyAnswer(Struct, frozen=True, kw_only=True):
     by: str | None
     """Worker of the lease, `site` or `operator` of a pause, host, group or URL group that holds it;
     null for none of these."""
+    moved_to: str | None = None
+    """URL to which the page has moved for good; null for a page that has not moved."""
     n_before: int = 0
     """Number of pages of its host that come before it; counted up to 10,000."""
     multiplier: float | None

@@ -128,8 +128,9 @@ class WebhookItem(Struct, frozen=True, kw_only=True):
     """Minimum `weight` of the wanted changes; null for all."""
     max_items: int
     """Maximum changes of one request."""
-    status: Literal["active", "paused", "disabled"]
-    """`disabled`: the service stopped the deliveries for `reason`."""
+    status: Literal["active", "held", "paused", "disabled"]
+    """`disabled`: the service stopped the deliveries for `reason`. `held`: the database was
+    restored, so none is sent before `recrawl send-webhooks`."""
     reason: str | None = None
     """Reason of the service for the state; null without one."""
     created_at: Instant
@@ -185,7 +186,7 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
     status: int | None = None
     """HTTP status of the answer; null without an answer."""
     error: str | None = None
-    """Reason of a failure that the status does not state, such as the target of a redirect."""
+    """Reason of a failure, such as `answered 500` or the target of a redirect; null without one."""
     latency_s: float
     """Time from the request to the answer, seconds."""
 

@@ -84,6 +84,8 @@ class ShardedPages(Routing):
 
     links_of = by_ids("links_of", ascending)
     link = by_ids("link", ascending)
+    shared_targets = by_ids("shared_targets", ascending)
+    request_walls = by_ids("request_walls", ascending)
     unlink = by_ids("unlink", ascending)
     add_hops = by_ids("add_hops", nothing)
     request_retired = by_ids("request_retired", ascending)

@@ -27,6 +27,7 @@ class ShardedWorth(Routing):
     mark_sampled = by_part("mark_sampled")
     date_samples = by_part("date_samples")
     admit_pages = by_ids("admit_pages", nothing)
+    hold_pages = by_ids("hold_pages", nothing)
     hand_on = by_ids("hand_on", nothing)
     end_holds = by_ids("end_holds", nothing)
     drop_digests = by_ids("drop_digests", nothing)

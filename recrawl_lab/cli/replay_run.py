@@ -20,6 +20,7 @@ from recrawl_lab.policies.lineup import (
     DEFAULT_PLAN,
     LEFT_OUT,
     LINEUP,
+    LOGGED,
     Game,
     chosen,
     suitable_step,
@@ -185,6 +186,10 @@ def run(
     """Play the policies on a site, print the table and write the report to a folder."""
     heed_sigterm()
     names = chosen(policies)
+    if source.database is not None:
+        names = tuple(dict.fromkeys((LOGGED, *names)))
+    elif LOGGED in names:
+        raise typer.BadParameter(f"{LOGGED!r} plays the crawls of a log: add --database")
     game, description = _game(source, notices, bandwidth, bandwidth_per_page, step, seed)
     out.mkdir(parents=True, exist_ok=True)
     outcomes = _play(game, names, processes or min(len(names), os.cpu_count() or 1))
@@ -246,6 +251,8 @@ def _game(
         world = world.with_outages(np.random.default_rng([seed, OUTAGE_STREAM]))
     per_page = bandwidth_per_page or (MADE_UP if source.made_up else RECORDED)
     budget = bandwidth or per_page * world.mean_pages
+    if len(world.logged_at) and bandwidth is None and bandwidth_per_page is None:
+        budget = len(world.logged_at) / world.days
     _refuse_many_crawls(world, budget)
     step = step or suitable_step(world, budget)
     _refuse_many_epochs(world, step)

@@ -33,6 +33,14 @@ class MemoryLinks(MemoryLog):
         return states.page_id
 
     @override
+    def shared_targets(self, page_id: Ints) -> Ints:
+        return page_id[:0]
+
+    @override
+    def request_walls(self, page_id: Ints, now: datetime) -> Ints:
+        return page_id[:0]
+
+    @override
     def unlink(self, page_id: Ints) -> Ints:
         states = self.lock_states(np.unique(page_id))
         dropped = states.where((states.hops > 0) & np.isnat(states.last_observed_at))

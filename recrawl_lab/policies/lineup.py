@@ -117,6 +117,13 @@ def _crawled(policy: Policy, game: Game, progress: Progress | None) -> Replayed:
     return Replayed(crawls, NOTHING)
 
 
+def _as_logged(game: Game, progress: Progress | None) -> Replayed:
+    world = game.world
+    if progress is not None:
+        progress(world.days)
+    return Replayed(Crawls(world.logged_page, world.logged_at), NOTHING)
+
+
 def _learned(plan: Plan, game: Game, progress: Progress | None) -> Replayed:
     step = game.step or suitable_step(game.world, game.bandwidth, with_urgency=plan.with_urgency)
     return replay_gated(
@@ -145,6 +152,7 @@ def _learner(name: str, plan: Plan, description: str) -> Entrant:
 # -- the list
 
 UNIFORM, RECRAWL, NOTIFIED, HINDSIGHT = "uniform", "recrawl", "told", "hindsight"
+LOGGED = "as logged"
 
 HINDSIGHT_KNOWS = (
     "the true mean change rate of every page but nothing of when changes come; policies that learn "
@@ -243,6 +251,9 @@ LEFT_OUT: dict[str, str] = {
 LINEUP: dict[str, Entrant] = {
     entrant.name: entrant
     for entrant in (
+        Entrant(
+            LOGGED, PolicyKind.today, "the crawls of the log, for --database alone", _as_logged
+        ),
         _blind(UNIFORM, plain.uniform, "every page equally often"),
         *(_blind(name, peer.policy, peer.description) for name, peer in PEERS.items()),
         *(
@@ -290,7 +301,7 @@ DEFAULT = (
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "default": DEFAULT,
-    "all": tuple(LINEUP),
+    "all": tuple(name for name in LINEUP if name != LOGGED),
     "parts": tuple(PARTS),
 }
 """Names of policies by the name of a group."""

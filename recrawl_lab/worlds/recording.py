@@ -1,7 +1,7 @@
 """Recorded histories of real pages from any source, and worlds made from recordings."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -39,6 +39,9 @@ class Recording:
     importance: Floats | None = None
     """(N,) recorded importance; None if the recording has none."""
     notes: tuple[str, ...] = ()
+    crawled_page: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(L,) pages of the crawls that were made, without the first of each; none: not recorded."""
+    crawled_at: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 def recorded_world(
@@ -100,7 +103,9 @@ def _world(
     start, end, alive = window
     within = (recording.changed_at > start) & alive[recording.changed_page]
     counted = within & (bulk | ~recording.bulk)
-    changed_page = (np.cumsum(alive) - 1)[recording.changed_page[counted]]
+    place = np.cumsum(alive) - 1
+    changed_page = place[recording.changed_page[counted]]
+    made = (recording.crawled_at > start) & alive[recording.crawled_page]
     changed_at = (recording.changed_at[counted] - start) / SECONDS_PER_DAY
     counts = np.bincount(changed_page, minlength=len(announced))
     created = np.maximum(recording.started[alive] - start, 0.0) / SECONDS_PER_DAY
@@ -116,6 +121,8 @@ def _world(
         changed_at=in_order(changed_page, changed_at),
         first=offsets(counts),
         change_rate=counts / (ended - created),
+        logged_page=place[recording.crawled_page[made]],
+        logged_at=(recording.crawled_at[made] - start) / SECONDS_PER_DAY,
         notes=(
             _window(start, end),
             *_bulk_changes(int((within & recording.bulk).sum()), stay=bulk),

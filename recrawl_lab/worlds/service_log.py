@@ -63,10 +63,13 @@ def read_service_log(
 
 def _joined(parts: list[Recording], urls: tuple[str, ...], n_crawls: int) -> Recording:
     first = np.cumsum([0, *(len(part.url) for part in parts)])
-    changed = [n + part.changed_page for n, part in zip(first.tolist(), parts, strict=False)]
-    started, ended, at, importance = (
+    changed, crawled = (
+        [n + getattr(part, name) for n, part in zip(first.tolist(), parts, strict=False)]
+        for name in ("changed_page", "crawled_page")
+    )
+    started, ended, at, importance, crawled_at = (
         np.concatenate([getattr(part, name) for part in parts])
-        for name in ("started", "ended", "changed_at", "importance")
+        for name in ("started", "ended", "changed_at", "importance", "crawled_at")
     )
     gap_s = (ended - started).sum() / max(n_crawls, 1)
     n_crawled = f"{counted(n_crawls, 'crawl')} of {counted(len(urls), 'page')}"
@@ -78,6 +81,8 @@ def _joined(parts: list[Recording], urls: tuple[str, ...], n_crawls: int) -> Rec
         changed_page=np.concatenate(changed),
         changed_at=at,
         bulk=np.zeros(len(at), np.bool_),
+        crawled_page=np.concatenate(crawled),
+        crawled_at=crawled_at,
         importance=importance,
         notes=(f"{n_crawled}, {span(gap_s)} apart on average", UNSEEN),
     )
@@ -108,6 +113,8 @@ def _recorded(
         changed_page=page[changed],
         changed_at=at,
         bulk=np.zeros(len(at), np.bool_),
+        crawled_page=page,
+        crawled_at=end,
         importance=importance[row[first]],
     )
 

@@ -1,6 +1,6 @@
 """Worlds: pages with their whole history of changes, and a synthetic world."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -39,6 +39,10 @@ class World:
     """True changes a day; for a trace, the observed changes over the life in the window."""
     notes: tuple[str, ...] = ()
     """Remarks about the data for readers of results."""
+    logged_page: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(L,) pages of the crawls that were made, without the first of each; none: not recorded."""
+    logged_at: Floats = field(default_factory=lambda: np.zeros(0))
+    """Instant of each of these crawls."""
     outages: Outages = NO_OUTAGES
     """Hours in which no page shows its content; the pages change all the same."""
 

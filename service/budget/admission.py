@@ -49,8 +49,12 @@ class FirstCrawls(Columns):
     """True if robots.txt forbids the page."""
     heir: Ints
     """New page to which the page redirects, and which takes over its place in flight; 0: none."""
-    n_pages: Ints
-    """Number of pages of the chain of redirects that ends here; 0: the crawl has no verdict."""
+    n_before: Ints
+    """Number of pages of the chain of redirects that ends here, without this one."""
+    ends: Bools
+    """True if a chain ends here without news: its heir waits, like any new page of its group."""
+    judged: Bools
+    """True if the crawl has a verdict."""
     offered: Bools
     """True if the site asks a price: the page has no answer yet, and its place is free."""
 
@@ -73,11 +77,11 @@ class Forest(NamedTuple):
             stored,
             worth.Levels(
                 parent=np.where(is_among(stored.parent, stored.level), place, -1),
-                n=np.where(stored.last, stored.n_first, stored.n_opened),
+                n=np.where(stored.last, stored.n_first - stored.n_led, stored.n_opened),
                 new=np.where(stored.last, stored.n_new, stored.n_opened_new),
                 in_flight=stored.n_in_flight,
                 rule=stored.rule.astype(np.int64),
-                n_first=stored.n_first,
+                n_first=stored.n_first - stored.n_led,
                 n_new=stored.n_new,
             ),
         )
@@ -88,17 +92,25 @@ class Forest(NamedTuple):
         return np.bincount(place, weight, len(self.stored.level)).astype(np.int64)
 
     def save(
-        self, tx: Transaction, after: worth.Levels, now: datetime, forbidden: Ints | None = None
+        self,
+        tx: Transaction,
+        after: worth.Levels,
+        now: datetime,
+        forbidden: Ints | int = 0,
+        led: Ints | int = 0,
     ) -> None:
         """Write the levels after an event, with their verdicts, as far as they differ.
 
-        `forbidden` are the (N,) first crawls of last levels that robots.txt forbade; None: none.
+        `forbidden` are the (N,) first crawls of last levels that robots.txt forbade, `led` those
+        more that lead on to a page without an answer.
         """
-        stored = self.stored
-        more = 0 if forbidden is None else worth.summed(after.parent, forbidden)
+        stored, none = self.stored, np.zeros(len(self.stored), np.int64)
+        more = worth.summed(after.parent, none + forbidden)
+        n_led = stored.n_led + worth.summed(after.parent, none + led)
         changed = replace(
             stored,
-            n_first=after.n_first,
+            n_first=after.n_first + n_led,
+            n_led=n_led,
             n_new=after.n_new,
             n_opened=np.where(stored.last, 0, after.n),
             n_opened_new=np.where(stored.last, 0, after.new),
@@ -158,8 +170,8 @@ def admit_new(
         if len(crawled):
             answered = first.take(crawled)
             handed = is_among(answered.heir, distinct(page_id[new]))
-            admitted.append(_handed_on(one, answered.where(handed)))
-            admitted.append(_judged(one, answered.where(~handed), now))
+            admitted.append(_handed_on(one, answered.where(handed), now))
+            admitted.append(_judged(one, answered.where(~handed | answered.ends), now))
         if len(new):
             admitted.append(admit(one, level, now))
     return distinct(np.concatenate(admitted))
@@ -185,22 +197,30 @@ def admit(tx: Transaction, level: Ints, now: datetime) -> Ints:
     return page_id
 
 
-def _handed_on(tx: Transaction, first: FirstCrawls) -> Ints:
+def _handed_on(tx: Transaction, first: FirstCrawls, now: datetime) -> Ints:
     """Pass the places of pages in flight to the pages to which they redirect; return these.
 
-    Only the end of a chain shows its news, which count in the group of the page that began it.
+    Only the end of a chain shows its news, which count in the group of the page that began it. The
+    heir of a chain that ends is of the same group, and waits.
     """
-    if len(first):
-        source = np.sort(first.page_id)
-        tx.hand_on(source)
-        tx.end_holds(source)
-    return first.heir
+    if not len(first):
+        return NO_PAGES
+    tx.hand_on(np.sort(first.page_id))
+    tx.hold_pages(np.sort(first.heir[first.ends]))
+    on = first.where(~first.ends)
+    tx.end_holds(np.sort(on.page_id))
+    level = np.abs(on.held)
+    forest = Forest.locked(tx, level)
+    level = level[is_among(level, forest.stored.level)]
+    forest.save(tx, forest.levels, now, led=forest.counts(level))
+    return on.heir
 
 
 def _judged(tx: Transaction, first: FirstCrawls, now: datetime) -> Ints:
     """Count first crawls, then admit pages that wait for the places; return these.
 
-    Each page of a chain of redirects is a first crawl, and its end may bring something new.
+    Each page of a chain of redirects was counted as a first crawl at its answer. At its end all of
+    them have a verdict, and the end may bring something new.
     """
     if not len(first):
         return NO_PAGES
@@ -211,10 +231,13 @@ def _judged(tx: Transaction, first: FirstCrawls, now: datetime) -> Ints:
     forest = Forest.locked(tx, level)
     listed = is_among(level, forest.stored.level)
     level, new, flew = level[listed], new[listed], first.held[listed] < 0
-    n_pages = first.n_pages[listed]
-    crawls, n_new = forest.counts(level, n_pages), forest.counts(level, new)
+    some = first.where(listed)
+    # a chain may begin with pages whose first crawls had a verdict before
+    led = np.minimum(forest.counts(level, some.n_before), forest.stored.n_led)
+    crawls, n_new = forest.counts(level, some.judged) + led, forest.counts(level, new)
     after = worth.answered(forest.levels, crawls, n_new, forest.counts(level, flew))
-    forest.save(tx, after, now, forest.counts(level, n_pages * first.forbidden[listed]))
+    forbidden = np.minimum(crawls, forest.counts(level, some.forbidden * (1 + some.n_before)))
+    forest.save(tx, after, now, forbidden, -led)
     stops = (crawls > 0) & forest.stored.stopped & worth.stopped(after)
     # a sample may be crawled days after its admission, and counts on the day of its crawl
     tx.date_samples(forest.stored.level[stops], now)

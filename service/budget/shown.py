@@ -52,15 +52,16 @@ def judged(tx: Transaction, level: Ints) -> list[UrlGroup]:
     last = np.array(["?" in row.name for row in rows], np.bool_)
     numbers = {
         name: np.array([getattr(row, name) for row in rows], np.int64)
-        for name in ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "rule")
+        for name in ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "n_led", "rule")
     }
+    n_first = numbers["n_first"] - numbers["n_led"]
     levels = worth.Levels(
         parent=np.array([place.get(row.parent, -1) for row in rows], np.int64),
-        n=np.where(last, numbers["n_first"], numbers["n_opened"]),
+        n=np.where(last, n_first, numbers["n_opened"]),
         new=np.where(last, numbers["n_new"], numbers["n_opened_new"]),
         in_flight=numbers["n_in_flight"],
         rule=numbers["rule"],
-        n_first=numbers["n_first"],
+        n_first=n_first,
         n_new=numbers["n_new"],
     )
     share, rule, stopped = worth.shares(levels), worth.rules(levels), worth.stopped(levels)

@@ -89,8 +89,13 @@ def taught(counts: "CaptureCounts") -> str:
     return (
         f"{counted(counts.distinct - counts.late, 'capture')} learnt for "
         f"{counted(counts.taught, 'page')}, {counts.created:,} new; {_others(counts)}; "
-        f"{counted(counts.late, 'late capture')}; {counted(counts.unreadable, 'line')} skipped"
+        f"{counted(counts.late, 'late capture')}{_late(counts.late)}; "
+        f"{counted(counts.unreadable, 'line')} skipped"
     )
+
+
+def _late(n: int) -> str:
+    return " (older than the last crawl of the page: import captures before you crawl)" if n else ""
 
 
 def only_read(counts: "CaptureCounts") -> str:

@@ -119,7 +119,9 @@ def _downgrade(engine: "Engine", revision: str) -> None:
     try:
         migrations.downgrade(engine, revision)
     except CommandError as error:
-        raise typer.BadParameter(str(error), param_hint="--down") from error
+        names = ", ".join((migrations.BASE, *sorted(migrations.known())))
+        detail = f"{error}; send one of {names}"
+        raise typer.BadParameter(detail, param_hint="--down") from error
 
 
 def rebuild(database_url: DatabaseUrl = None) -> None:

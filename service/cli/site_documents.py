@@ -136,7 +136,7 @@ def _show(step: "WatchStep") -> None:
             counts = counted(len(answer.children), "sitemap")
         typer.echo(
             f"{step.url}: {answer.kind}, {counts}, {answer.n_rejected} rejected, "
-            f"{answer.n_crawl_now} to crawl now"
+            f"{answer.n_crawl_now} to crawl as soon as the budget allows"
         )
         if answer.n_not_trusted:
             typer.echo(

@@ -274,7 +274,8 @@ class Watcher:
             pings = (Ping(url=url, changed_at=self.now()) for url in left)
             n_asked = sum(decision.crawl for decision in self.client.ping_many(pings).decisions)
         self.state.forget_left(left)
-        reason = f"{len(left)} addresses left their sitemaps, {n_asked} to crawl now"
+        soon = f"{n_asked} to crawl as soon as the budget allows"
+        reason = f"{len(left)} addresses left their sitemaps, {soon}"
         yield WatchStep(self.client.base_url, "asked", reason=reason)
 
     def _conditions(self, url: str) -> dict[str, str]:

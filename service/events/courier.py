@@ -399,6 +399,6 @@ def _delivery(
         n_items=n_items,
         first_id=first_id,
         status=outcome.status,
-        error=outcome.error,
+        error=outcome.reason,
         latency_s=outcome.latency_s,
     )

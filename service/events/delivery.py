@@ -60,6 +60,13 @@ class PostOutcome(NamedTuple):
         return "refused" if self.status in REFUSALS else "failed"
 
     @property
+    def reason(self) -> str | None:
+        """Return the reason of a failure; None: the address has confirmed."""
+        if self.word == "confirmed" or self.error is not None:
+            return self.error
+        return f"answered {self.status}"
+
+    @property
     def sentence(self) -> str:
         """Return the answer in words."""
         return self.error or f"the address answered {self.status}"

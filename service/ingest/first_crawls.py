@@ -15,6 +15,8 @@ MAY_BE_NEW = (Outcome.content, Outcome.empty)
 """Outcomes that bring something new unless the digest is known. A crawler that reports no digests
 has all its pages admitted."""
 
+MOST_LED = 3
+"""Maximum redirects that a chain of first crawls follows before its group has a verdict."""
 FRUITFUL_HOPS = 1
 """Maximum redirects to a page that was not admitted and whose redirect counts as something new."""
 
@@ -43,15 +45,19 @@ def first_crawls(
     hops, flies = np.abs(before.hops[row].astype(np.int64)), has_place[row]
     leads_on = (crawls.leads[last] == Leads.to_new) & (flies | (hops <= FRUITFUL_HOPS))
     follows = _first_of_each(crawls.redirects_to[last], leads_on)
+    ends = follows & flies & (hops >= MOST_LED)
     digest = np.where(outcome[row] == Outcome.content, crawls.digest[last], 0)
     return FirstCrawls(
         page_id=before.page_id[row],
         held=np.where(flies, -1, 1) * np.abs(before.held[row]),
         digest=digest,
-        brings=np.isin(outcome[row], MAY_BE_NEW) | follows,
+        brings=np.isin(outcome[row], MAY_BE_NEW) | follows & ~ends,
         forbidden=crawls.status[last] == ROBOTS_DENIED,
         heir=np.where(follows & flies, crawls.redirects_to[last], 0),
-        n_pages=np.where(offered[row], 0, 1 + hops),
+        # what follows an end is a chain of its own
+        n_before=np.where(offered[row] | (hops > MOST_LED), 0, hops),
+        ends=ends,
+        judged=~offered[row],
         offered=offered[row],
     )
 
@@ -83,7 +89,9 @@ def with_unlinked(tx: Transaction, first: FirstCrawls, page_id: Ints) -> FirstCr
         brings=none > 0,
         forbidden=none > 0,
         heir=none,
-        n_pages=none,
+        n_before=none,
+        ends=none > 0,
+        judged=none > 0,
         offered=none > 0,
     )
     return FirstCrawls.concatenate([first, ended])

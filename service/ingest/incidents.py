@@ -5,7 +5,8 @@ teach nothing about the pages. Signs of an incident:
 
 | sign | a page shows it when |
 | --- | --- |
-| absent | it is absent, or has moved to another address, and answered here before |
+| absent | it is absent, and answered here before |
+| moved | it redirects for good to another address, and answered here before |
 | refused | the site refuses it, and did not refuse it at the crawl before |
 | alike | it shows a new digest that another page began to show within an hour |
 
@@ -51,6 +52,12 @@ NEVER = int(np.iinfo(np.int64).min)
 UNKNOWN = -1
 """Number of pages that have not been counted."""
 
+SIGN_OF = {
+    int(Outcome.absent): Sign.absent,
+    int(Outcome.moved): Sign.moved,
+    int(Outcome.refused): Sign.refused,
+}
+"""Sign of a crawl by its outcome alone."""
 CrawledBefore = Callable[[int, int], int]
 """Function that returns the number of pages whose last crawl lies between two instants."""
 
@@ -120,10 +127,8 @@ def shown_by(crawl: SuspectCrawl, page: PageSeen) -> int:
 
 def sign_shown(crawl: SuspectCrawl, page: PageSeen) -> Sign:
     """Return the sign that a crawl shows, new or not."""
-    if IS_ABSENT[crawl.outcome]:
-        return Sign.absent
-    if crawl.outcome == Outcome.refused:
-        return Sign.refused
+    if crawl.outcome in SIGN_OF:
+        return SIGN_OF[crawl.outcome]
     compares = crawl.outcome == Outcome.content and not crawl.unchanged
     is_new = compares and crawl.digest != page.digest and 0 not in (crawl.digest, page.digest)
     return Sign.alike if is_new else Sign.none
@@ -131,10 +136,10 @@ def sign_shown(crawl: SuspectCrawl, page: PageSeen) -> Sign:
 
 def last_sign(page: PageSeen) -> Sign:
     """Return the sign that the last crawl of a page showed."""
-    if IS_ABSENT[page.outcome]:
-        return Sign.absent if page.answered else Sign.none
-    if page.outcome == Outcome.refused:
-        return Sign.refused
+    if IS_ABSENT[page.outcome] and not page.answered:
+        return Sign.none
+    if page.outcome in SIGN_OF:
+        return SIGN_OF[page.outcome]
     return Sign.alike if page.outcome == Outcome.doubtful else Sign.none
 
 
@@ -148,6 +153,7 @@ class HostWatch:
     n_absent: int = 0
     n_refused: int = 0
     n_alike: int = 0
+    n_moved: int = 0
     digest: int = 0
     digest_before: int = 0
     n_before: int = UNKNOWN
@@ -160,6 +166,7 @@ class HostWatch:
     absent_at: int = NEVER
     refused_at: int = NEVER
     alike_at: int = NEVER
+    moved_at: int = NEVER
     crawled_before: CrawledBefore = field(default=lambda _, __: 0, compare=False, repr=False)
 
     @property
@@ -227,7 +234,7 @@ class HostWatch:
 
     def _is_news(self, page: PageSeen) -> bool:
         """Return whether the sign of the incident is news of a page, which had other content."""
-        if self.kind == Sign.absent:
+        if self.kind in (Sign.absent, Sign.moved):
             return page.answered
         if self.kind == Sign.alike:
             return page.digest != self.digest
@@ -272,6 +279,7 @@ class HostWatch:
             return Sign.none
         is_new = {
             Sign.absent: page.answered,
+            Sign.moved: page.answered,
             Sign.refused: page.outcome != Outcome.refused,
             Sign.alike: self._is_alike(crawl, page),
         }
@@ -315,13 +323,19 @@ class HostWatch:
         """Return whether a digest is the one that is counted, the most frequent one so far."""
         if crawl.digest != self.digest and crawl.n_alike >= self.n_alike:
             self.digest, self.digest_before = crawl.digest, crawl.digest_before
-            self.n_alike, self.alike_at = crawl.n_alike, max(crawl.shared_since, self.opened_at)
+            self.n_alike = crawl.n_alike
+            # the first page showed it before any other made it a sign
+            is_recent = crawl.shared_since >= crawl.at - HOUR
+            self.alike_at = crawl.shared_since if is_recent else self.opened_at
         return crawl.digest == self.digest
 
     def _add(self, sign: Sign, n: int) -> None:
         if sign is not Sign.none:
             name = f"n_{sign.name}"
-            setattr(self, name, max(getattr(self, name) + n, 0))
+            left = max(getattr(self, name) + n, 0)
+            setattr(self, name, left)
+            if not left:  # the page that showed it first is as before
+                setattr(self, f"{sign.name}_at", NEVER)
 
     def _counted(self, sign: Sign) -> int:
         return int(getattr(self, f"n_{sign.name}"))
@@ -343,8 +357,8 @@ class HostWatch:
     def _close(self) -> None:
         """End the hour; the digest stays where it is that of the incident."""
         self.opened_at = self.counted_at = NEVER
-        self.absent_at = self.refused_at = self.alike_at = NEVER
-        self.n_crawled = self.n_absent = self.n_refused = self.n_alike = 0
+        self.absent_at = self.refused_at = self.alike_at = self.moved_at = NEVER
+        self.n_crawled = self.n_absent = self.n_refused = self.n_alike = self.n_moved = 0
         self.n_before = UNKNOWN
         if self.kind != Sign.alike:
             self.digest = self.digest_before = 0

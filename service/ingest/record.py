@@ -31,6 +31,7 @@ from service.ingest.redirects import (
     NO_PAGES,
     relink,
     relinked,
+    walls,
 )
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.leases.open_due import openings
@@ -51,7 +52,7 @@ from service.model.columns import CrawlColumns, PageColumns, PageStates, PingCol
 from service.model.domain import ItemVerdict, PingReason
 from service.model.history import HostEvents
 from service.model.incarnations import lost_pages
-from service.model.outcomes import DOUBTFUL, OFFER
+from service.model.outcomes import DOUBTFUL, OFFER, Outcome
 from service.storage import Transaction
 
 # Python 3.11 looks members up slowly, and a batch may be one crawl
@@ -145,6 +146,8 @@ def record(
         if some is not None:
             outcome[some.doubtful] = DOUBTFUL
             in_incident = _spread_out(some.in_incident, newer, len(crawls))
+        if (behind := walls(tx, before, groups, accepted, outcome)) is not None:
+            outcome[behind] = Outcome.absent
         began_at = accepted.observed_at if starts is None else starts[newer]
         began = Began(began_at, pings_ahead(tx, before, groups, began_at))
         after, entries, comparison = observe(before, groups, accepted, in_force, began, outcome)

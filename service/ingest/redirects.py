@@ -12,6 +12,9 @@
    the targets after it. A further redirect to it links it again, and has a target that is retired
    crawled, once a week at most.
 
+5. Nobody asked for a target to which many pages redirect for now (`MANY`): it is a wall, such as a
+   login. Its content is that of no page, so it counts as absent (`walls`).
+
 `leases.due` retires unlinked targets, and those without content for a week. The redirects of a
 batch are judged by those that the store has.
 """
@@ -22,9 +25,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from service.model.arrays import Bools, Codes, Ints, distinct
+from service.model.arrays import Bools, Codes, Groups, Ints, distinct, is_among
 from service.model.columns import CrawlColumns, PageStates
-from service.model.outcomes import Leads
+from service.model.outcomes import CONTENT, Leads
 from service.storage import Transaction
 from service.storage.pages.links import Links
 
@@ -139,6 +142,17 @@ def hops_of_targets(tx: Transaction, source: Ints) -> Ints:
     return hops
 
 
+def walls(
+    tx: Transaction, before: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes
+) -> Bools | None:
+    """Return which of (N,) crawls show the content of a wall; None: none does."""
+    if not before.hops.any():
+        return None
+    shows = (before.hops != 0)[groups.page] & (outcome == CONTENT)
+    shared = tx.shared_targets(distinct(crawls.page_id[shows])) if shows.any() else NO_PAGES
+    return shows & is_among(crawls.page_id, shared) if len(shared) else None
+
+
 class Relinks(NamedTuple):
     """Targets of redirects after a batch of crawls."""
 
@@ -185,6 +199,8 @@ def relink(tx: Transaction, relinks: Relinks) -> tuple[Ints, Ints]:
     for hops in np.unique(of_page).tolist():
         linked = distinct(page_id[of_page == hops])
         again += [tx.link(linked, hops, now, now - TRIED_AGAIN)]
+    if len(page_id):
+        again += [tx.request_walls(distinct(page_id), now)]
     for _ in range(MOST_HOPS):  # the targets of an unlinked target are left too
         dropped = tx.unlink(left) if len(left) else NO_PAGES
         if not len(dropped):

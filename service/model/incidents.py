@@ -12,17 +12,20 @@ class Sign(IntEnum):
 
     none = 0
     absent = 1
-    """Pages that answered before are gone, or have moved."""
+    """Pages that answered before are gone."""
     refused = 2
     """The site refuses pages."""
     alike = 3
     """Pages with different contents show one new digest."""
+    moved = 4
+    """Pages that answered before redirect for good to other addresses."""
 
 
 SHOWN = {
     Sign.absent: "are absent",
     Sign.refused: "are refused",
     Sign.alike: "have the same new content",
+    Sign.moved: "have moved to other addresses",
 }
 """Verb of a sentence on the pages of a host, by what they show."""
 WITHIN = timedelta(hours=1)
@@ -63,6 +66,7 @@ class HostIncidents(Columns):
     n_absent: Ints
     n_refused: Ints
     n_alike: Ints
+    n_moved: Ints
     digest: Ints
     """Digest that pages of the hour, or of the incident, have in common; 0: none."""
     digest_before: Ints
@@ -86,4 +90,6 @@ class HostIncidents(Columns):
     refused_at: Instants
     """The same for refused pages."""
     alike_at: Instants
-    """The same for pages with `digest`."""
+    """The same for pages with `digest`; this crawl may have come before the hour."""
+    moved_at: Instants
+    """The same for pages that have newly moved."""

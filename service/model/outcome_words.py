@@ -20,9 +20,10 @@ WORD = {
 }
 FOUND = {
     Outcome.content: "got no content",
-    Outcome.moved: "got no content, because it redirects for good, which a second look confirms",
+    Outcome.moved: "got no content, because it redirects {target} for good, which a second look "
+    "confirms",
     Outcome.absent: "got no content, because it seems to be gone, which a second look confirms",
-    Outcome.elsewhere: "got no content, because it redirects elsewhere",
+    Outcome.elsewhere: "got no content, because it redirects {target}",
     Outcome.refused: "got no content, because the site refuses it",
     Outcome.empty: "got no content, because the answer was empty",
     Outcome.failed: "failed",
@@ -31,6 +32,8 @@ FOUND = {
     Outcome.offered: "got a price in place of content",
 }
 """End of a clause on the last crawls of a page, by the outcome of the last one."""
+IS_WALL = "it is a wall, such as a login, to which many pages redirect"
+FOUND_WALL = f"got no content of its own, because {IS_WALL}"
 FOUND_FORBIDDEN = "got no content, because robots.txt forbids it"
 FOUND_LOOP = "got no content, because it redirects to itself"
 FOUND_UNPAID = "got no content, because the site asks for payment (402)"
@@ -43,6 +46,11 @@ REMEDY = {
     Outcome.offered: "raise the budget, or wait until the price is worth a crawl",
 }
 """Remedy for a page without content, by the outcome of its last crawl; others need none."""
+REMEDY_WALL = (
+    "have your crawler log in or accept what the site asks for at {target}, to which many pages "
+    "redirect, or delete these pages"
+)
+REMEDY_TARGET = "delete the page if you do not need it: {target} is crawled in its place"
 REMEDY_FORBIDDEN = "ask its site for leave, or delete the page"
 REMEDY_LOOP = (
     "have your crawler keep the cookies of the site, which may wait for one, or delete the page"
@@ -75,10 +83,12 @@ def outcome_of_status(status: int | None) -> Outcome:
     return Outcome(int(BY_STATUS[code]))
 
 
-def found(outcome: Outcome, status: int | None, *, loops: bool = False) -> str:
+def found(
+    outcome: Outcome, status: int | None, *, loops: bool = False, target: str | None = None
+) -> str:
     """Return the end of a clause on the last crawls; `status` is that of the last one, if known.
 
-    `loops`: the page redirects to itself.
+    `loops`: the page redirects to itself; `target` is the URL to which it redirects, if known.
 
     >>> found(Outcome.failed, 503), found(Outcome.failed, 0), found(Outcome.failed, None)
     ('failed with status 503', 'got no answer', 'failed')
@@ -89,15 +99,40 @@ def found(outcome: Outcome, status: int | None, *, loops: bool = False) -> str:
         return FOUND_UNPAID
     if outcome is Outcome.elsewhere and loops:
         return FOUND_LOOP
+    if is_wall(outcome, status):
+        return FOUND_WALL
     if outcome is Outcome.failed and status is not None:
         return "got no answer" if status == NO_ANSWER else f"failed with status {status}"
-    return FOUND[outcome]
+    return FOUND[outcome].format(target="elsewhere" if target is None else f"to {target}")
 
 
-def remedy(outcome: Outcome, status: int | None, *, loops: bool = False) -> str:
-    """Return what to do about a page without content; "" where nothing helps but time."""
+def is_wall(outcome: Outcome, status: int | None) -> bool:
+    """Return whether a page counts as absent though its site showed content (`redirects.walls`).
+
+    >>> is_wall(Outcome.absent, 200), is_wall(Outcome.absent, 404), is_wall(Outcome.content, 200)
+    (True, False, False)
+    """
+    if outcome is not Outcome.absent or status is None:
+        return False
+    return outcome_of_status(status) is Outcome.content
+
+
+def remedy(
+    outcome: Outcome,
+    status: int | None,
+    *,
+    loops: bool = False,
+    target: str | None = None,
+    shared: bool = False,
+) -> str:
+    """Return what to do about a page without content; "" where nothing helps but time.
+
+    `target` is the URL to which it redirects, and `shared` if many pages redirect there.
+    """
     if outcome is Outcome.elsewhere and loops:
         return REMEDY_LOOP
+    if outcome is Outcome.elsewhere and target is not None:
+        return (REMEDY_WALL if shared else REMEDY_TARGET).format(target=target)
     if status == ROBOTS_DENIED:
         return REMEDY_FORBIDDEN
     if outcome is Outcome.refused and status == PAYMENT:

@@ -37,6 +37,11 @@ def why(api: Live, url: str) -> str:
     ("shown", "kind", "verb"),
     [
         ({"status": 404}, "absent", "are absent"),
+        (
+            {"status": 301, "redirect_url": f"https://{HOST}/new"},
+            "moved",
+            "have moved to other addresses",
+        ),
         ({"status": 403}, "refused", "are refused"),
         ({"status": 200, "digest": "maintenance"}, "alike", "have the same new content"),
     ],

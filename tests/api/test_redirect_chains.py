@@ -379,12 +379,76 @@ def choosy(database_url, monkeypatch):
         yield live
 
 
+def first_crawls(live):
+    """Return the first crawls that hosts have counted, and those that were new."""
+    return tuple(sum(each[name] for each in hosts(live)) for name in ("n_first", "n_new"))
+
+
+def hosts(live):
+    groups = live.get("/url-groups", limit=1_000).json()["items"]
+    return [each for each in groups if "/" not in each["group"]]
+
+
 def test_redirects_without_end_end_the_first_crawls_of_their_url_group(choosy):
     numbers = count()
     choosy.register(*(f"{SITE}/p{n}" for n in range(60)))
     crawled = crawl(choosy, lambda url: to(f"{url}/{next(numbers)}"))
     by_depth = [sum(url.count("/") == 3 + n for url in crawled) for n in range(6)]
-    assert by_depth == [9] * 6, "nine chains at once, each to the end of what is followed"
+    assert by_depth == [9] * 4 + [0] * 2, "nine chains at once, each of four pages"
+    assert first_crawls(choosy) == (36, 0), "one for each request"
+    (host,) = hosts(choosy)
+    assert (host["n_waiting"], host["n_in_flight"]) == (51 + 9, 0), "the last targets wait too"
+
+
+def test_a_trap_in_new_directories_opens_no_group_with_each_redirect(choosy):
+    numbers = count()
+    choosy.register(*(f"{SITE}/p{n}" for n in range(60)))
+    crawled = crawl(choosy, lambda _: to(f"{SITE}/d{next(numbers)}/x"))
+    assert len(crawled) == 36
+
+
+@pytest.mark.parametrize("n_redirects", [0, 1, 2, 3])
+def test_a_group_counts_each_request_once_when_its_pages_redirect(choosy, n_redirects):
+    choosy.register(*(f"{SITE}/p{n}" for n in range(40)))
+
+    def answer(url):
+        return to(f"{url}x") if url.count("x") < 1 + n_redirects else content(url)
+
+    crawled = crawl(choosy, answer)
+    assert len(crawled) == 40 * (1 + n_redirects)
+    assert first_crawls(choosy) == (len(crawled), 40)
+
+
+def test_a_chain_counts_each_request_at_its_answer(choosy):
+    choosy.register(f"{SITE}/p0")
+    counted = []
+    for depth in range(4):
+        (leased,) = choosy.client.post("/leases", json={"count": 9}).json()["items"]
+        found = to(f"{SITE}/p{depth + 1}") if depth < 3 else content()
+        at = choosy.clock().isoformat()
+        report = {"lease": leased["lease"], "observed_at": at, **found}
+        assert choosy.post("/observations", [report]).json()["accepted"] == 1
+        counted.append(first_crawls(choosy))
+    assert counted == [(1, 0), (2, 0), (3, 0), (4, 1)]
+
+
+def test_a_target_of_a_page_that_was_crawled_before_counts_its_own_request_alone(choosy):
+    page_ids = choosy.register(*(f"{SITE}/old/p{n}" for n in range(40)))
+    crawl(choosy, content)
+    choosy.clock.advance(days=2)
+    choosy.client.post("/pages/recrawl", json={"page_ids": page_ids})
+    crawl(choosy, lambda url: to(moved(url, 1)) if "/old/" in url else content(url))
+    assert first_crawls(choosy) == (80, 80)
+
+
+def test_a_report_without_a_lease_counts_its_page_and_the_target_once_each(choosy):
+    choosy.register("https://b.example/")
+    at = choosy.clock().isoformat()
+    reports = [{"url": f"{SITE}/p{n}", "observed_at": at, **to(f"{SITE}/q{n}")} for n in range(20)]
+    assert choosy.post("/observations", reports).json()["accepted"] == 20
+    assert first_crawls(choosy)[0] == 20
+    n = len([url for url in crawl(choosy, content) if "/q" in url])
+    assert first_crawls(choosy)[0] == 20 + n + 1
 
 
 def moved(url, n_redirects):

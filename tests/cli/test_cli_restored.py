@@ -38,6 +38,10 @@ def test_webhooks_send_again_once_somebody_confirms(recrawl, database_url):
         hook = {"url": "https://93.184.216.34/hook"}
         assert live.client.post("/webhooks", json=hook).is_success
         assert recrawl("restored", database_url=database_url).status == 0
+        (held,) = live.get("/webhooks").json()["items"]
+        assert held["status"] == live.get(f"/webhooks/{held['id']}").json()["status"] == "held"
+        assert "`recrawl send-webhooks` lets it send" in held["reason"]
+        assert "held" in live.client.get(f"/console/webhooks/{held['id']}").text
         (need,) = [
             each
             for each in live.get("/status").json()["needs_you"]
@@ -48,6 +52,8 @@ def test_webhooks_send_again_once_somebody_confirms(recrawl, database_url):
         assert printed.out == "webhooks send again\n", printed.err
         again = recrawl("send-webhooks", database_url=database_url)
         assert again.out == "webhooks were not held\n"
+        (free,) = live.get("/webhooks").json()["items"]
+        assert (free["status"], free["reason"]) == ("active", None)
         assert "webhooks_held" not in live.get("/status").text
         (act, *_) = live.get("/audit").json()["items"]
         assert (act["key"], act["act"]) == ("command-line", "webhooks.release")

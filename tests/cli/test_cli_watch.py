@@ -123,8 +123,8 @@ def test_a_sitemap_is_passed_on_and_fetched_again_only_when_it_has_changed(watch
     first = watch(at)
     assert first.status == 0, first.err
     assert (
-        first.out
-        == f"{at}: urlset, 2 new, 0 newer than the last ping, 0 rejected, 2 to crawl now\n"
+        first.out == f"{at}: urlset, 2 new, 0 newer than the last ping, 0 rejected, "
+        "2 to crawl as soon as the budget allows\n"
     )
     assert api.get("/pages", url=f"{site.url}/a").json()["estimate"]["last_ping_at"] == YESTERDAY
     assert watch(at).out == f"{at}: unchanged\n"
@@ -136,8 +136,8 @@ def test_a_sitemap_is_passed_on_and_fetched_again_only_when_it_has_changed(watch
     newer = site.urlset("/a", "/b", lastmod="2026-05-01")
     site.pages["/sitemap.xml"] = Page(newer, headers={"ETag": '"2"'})
     assert (
-        watch(at).out
-        == f"{at}: urlset, 0 new, 2 newer than the last ping, 0 rejected, 2 to crawl now\n"
+        watch(at).out == f"{at}: urlset, 0 new, 2 newer than the last ping, 0 rejected, "
+        "2 to crawl as soon as the budget allows\n"
     )
 
 
@@ -151,7 +151,9 @@ def test_dates_that_are_not_trusted_are_explained_by_a_sentence(watch, site, api
     assert reported.status_code == 200, reported.text
     site.pages["/sitemap.xml"] = Page(site.urlset("/a", "/b", lastmod="2026-05-01"))
     counts, sentence = watch(at).out.splitlines()
-    assert counts.endswith("0 new, 2 newer than the last ping, 0 rejected, 0 to crawl now")
+    assert counts.endswith(
+        "0 new, 2 newer than the last ping, 0 rejected, 0 to crawl as soon as the budget allows"
+    )
     assert sentence == (
         f"{at}: 2 pages not_trusted: crawls have not shown so far that such dates announce "
         "changes, so they are crawled as planned"
@@ -672,7 +674,7 @@ def test_an_address_that_leaves_its_sitemap_is_looked_at_once(crawled, site, api
     *_, step = crawled.look([at])
     assert (step.outcome, step.reason) == (
         "asked",
-        "2 addresses left their sitemaps, 2 to crawl now",
+        "2 addresses left their sitemaps, 2 to crawl as soon as the budget allows",
     )
     assert [requested(api, f"{site.url}/{n}") for n in (1, 2, 3)] == [True, False, True]
     assert [step.outcome for step in crawled.look([at])] == ["taken"]
@@ -712,7 +714,7 @@ def test_an_address_that_was_never_registered_is_not_asked_for(crawled, site, ap
     assert api.client.delete(f"/pages/{page_id}").status_code == 204
     site.pages["/s.xml"] = Page(site.urlset("/2", "/3"))
     *_, step = crawled.look([at])
-    assert step.reason == "1 addresses left their sitemaps, 0 to crawl now"
+    assert step.reason == "1 addresses left their sitemaps, 0 to crawl as soon as the budget allows"
     assert api.get("/pages", url=f"{site.url}/1").status_code == 404
 
 
@@ -749,7 +751,8 @@ def test_a_feed_becomes_a_page_that_only_a_watch_leases(watch, site, api):
     assert (ended.status, ended.err) == (0, "")
     assert ended.out == (
         f"{at}: a feed, which is read when it is due\n"
-        f"{at}: rss, 1 new, 0 newer than the last ping, 0 rejected, 1 to crawl now\n"
+        f"{at}: rss, 1 new, 0 newer than the last ping, 0 rejected, "
+        "1 to crawl as soon as the budget allows\n"
     )
     page = api.get("/pages", url=at).json()
     assert (page["kind"], page["etag"]) == ("feed", '"1"')

@@ -362,6 +362,7 @@ def test_deliveries_are_listed_newest_first_with_status_and_latency(live, receiv
     path = f"/webhooks/{webhook_id}/deliveries"
     items = live.get(path).json()["items"]
     assert [item["status"] for item in items] == [204, 204, 204, 500]
+    assert [item["error"] for item in items] == [None, None, None, "answered 500"]
     assert items[2]["delivery"] == items[3]["delivery"]
     first = live.get(path, limit=3).json()
     rest = live.get(path, limit=3, cursor=first["next_cursor"]).json()

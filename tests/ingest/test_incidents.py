@@ -123,6 +123,35 @@ def test_an_incident_begins_with_the_first_crawl_that_shows_its_own_sign():
     assert (watch.kind, watch.since) == (Sign.absent, START + half + 2)
 
 
+def moved(page_id, at):
+    return crawl(page_id, at, Outcome.moved)
+
+
+def test_a_section_that_has_moved_is_no_absence():
+    watch = HostWatch(1)
+    found = verdicts(
+        [absent(0, 0), *(moved(i, (8 + i) * MINUTE) for i in range(1, 8))], watch=watch
+    )
+    assert found == [PLAIN] * 5 + [INCIDENT] * 3
+    assert (watch.kind, watch.since) == (Sign.moved, START + 9 * MINUTE)
+
+
+@pytest.mark.parametrize("sign", [absent, moved, refused])
+def test_a_page_that_was_back_before_an_incident_does_not_begin_it(sign):
+    watch = HostWatch(1)
+    first = [sign(0, 0), crawl(0, MINUTE)]
+    verdicts([*first, *(sign(i, (8 + i) * MINUTE) for i in range(1, 9))], watch=watch)
+    assert watch.in_force
+    assert watch.since == START + 9 * MINUTE
+
+
+def test_an_incident_of_one_digest_begins_before_its_second_page():
+    watch = HostWatch(1)
+    later = [crawl(i, i * MINUTE, digest=SAME, n_alike=i, before=OWN) for i in range(1, 9)]
+    verdicts([each._replace(shared_since=START) for each in later], watch=watch)
+    assert (watch.kind, watch.since) == (Sign.alike, START)
+
+
 def test_an_incident_of_one_digest_begins_with_the_first_page_that_shows_it():
     watch, half = HostWatch(1), 30 * MINUTE
     first = [crawl(i, i, digest=8, n_alike=i, before=OWN) for i in range(1, 4)]
@@ -251,7 +280,7 @@ def test_a_digest_is_counted_by_its_frequency_not_by_its_turn():
 def test_watches_survive_the_table():
     watches = [
         HostWatch(1),
-        HostWatch(2, START, 5, 4, 3, 2, -9, 8, 7, START, 1, START, START, NEVER, 6),
+        HostWatch(2, START, 5, 4, 3, 2, 1, -9, 8, 7, START, 1, START, START, NEVER, 6),
     ]
     assert list(watches_of(incidents_of(watches)).values()) == watches
 
@@ -259,7 +288,12 @@ def test_watches_survive_the_table():
 events = st.lists(
     st.tuples(
         st.integers(0, 11),
-        st.sampled_from([Outcome.content, Outcome.absent, Outcome.refused, Outcome.failed]),
+        st.sampled_from(
+            [
+                *(Outcome.content, Outcome.absent, Outcome.moved),
+                *(Outcome.refused, Outcome.failed),
+            ]
+        ),
         st.integers(1, 8 * MINUTE),
     ),
     max_size=60,
@@ -284,9 +318,8 @@ class Oracle:
             self.opened, self.shown = None, {}
         if self.incident and self.ended is not None and at - self.ended >= HOUR:
             self.incident = None
-        raw = {Outcome.absent: Sign.absent, Outcome.refused: Sign.refused}.get(
-            Outcome(event.outcome), Sign.none
-        )
+        signs = {name: Sign[name] for name in ("absent", "moved", "refused")}
+        raw = signs.get(Outcome(event.outcome).name, Sign.none)
         if self.incident and self.ended is None:
             if raw == self.incident:
                 was_refused = page.outcome == Outcome.refused and page.last_at < self.since
@@ -297,7 +330,7 @@ class Oracle:
                 return INCIDENT
             if event.outcome == Outcome.content:
                 self.ended, self.opened, self.shown = at, None, {}
-        new = page.answered if raw is Sign.absent else page.outcome != Outcome.refused
+        new = page.outcome != Outcome.refused if raw is Sign.refused else page.answered
         sign = raw if new else Sign.none
         if self.opened is None and sign:
             self.opened, self.first = at, {}
@@ -305,6 +338,8 @@ class Oracle:
             was = self.shown.get(event.page_id)
             if not (was and was[0] == raw != Sign.none):
                 self.shown[event.page_id] = (raw, sign)
+                if was and all(shown != was[1] for _, shown in self.shown.values()):
+                    self.first.pop(was[1], None)
                 self.first.setdefault(sign, at)
             n = sum(shown == sign for _, shown in self.shown.values())
             rests = sign == self.incident and self.ended is not None

@@ -1,5 +1,7 @@
 """The log of a service as a recording: its pages, its changes, what it assumes, its replay."""
 
+import csv
+
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
@@ -87,8 +89,28 @@ def test_the_command_replays_the_log_of_a_database(recrawl, sqlite_url):
     assert ended.status == 0, ended.err
     assert "the service's own log: 20 pages, 60 days" in ended.out
     assert "less staleness than uniform crawling" in ended.out
+    assert "as logged" in ended.out
     both = recrawl("replay", "--database", sqlite_url, "--trace", "x")
     assert both.status == 2
     assert "exclude" in both.err
     absent = recrawl("replay", "--database", "sqlite:///absent.db")
     assert absent.status == 2
+
+
+def test_the_crawls_of_the_log_are_a_policy_beside_others_with_as_many(
+    recrawl, sqlite_url, tmp_path
+):
+    with running(sqlite_url) as live, capture_logs():
+        play(live, 61)
+        recording = read_service_log(live.service.store, rng=rng())
+    options = ("--policies", "uniform", "--processes", "1", "--out", str(tmp_path))
+    assert recrawl("replay", "--database", sqlite_url, *options).status == 0
+    with (tmp_path / "policies.csv").open() as file:
+        rows = {row["policy"]: row for row in csv.DictReader(file)}
+    assert list(rows) == ["as logged", "uniform"]
+    n_crawls = {name: int(row["n_crawls"]) for name, row in rows.items()}
+    assert n_crawls["as logged"] == len(recording.crawled_at)
+    assert n_crawls["uniform"] == pytest.approx(n_crawls["as logged"], rel=0.01)
+    refused = recrawl("replay", "--pages", "9", "--policies", "as logged")
+    assert refused.status == 2
+    assert "--database" in refused.err

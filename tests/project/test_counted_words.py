@@ -98,6 +98,7 @@ ABOVE_ONE = {
     ("recrawl_client/batches.py", "n"),
     ("recrawl_client/scrapy.py", "n"),
     ("service/agents/server.py", "len(written)"),
+    ("recrawl_client/wire/common.py", "n_late"),
     ("service/api/requests/meter.py", "most_text // self.width"),
     ("service/core/ping_feeds.py", "packed.size"),
     ("service/core/shared_changes.py", "packed.size"),

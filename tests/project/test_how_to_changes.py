@@ -236,6 +236,40 @@ def test_an_index_with_an_expired_cursor_is_filled_with_the_pages_that_have_cont
     assert urls(tmp_path, site) == {"plain", "refused", "down"}
 
 
+@pytest.mark.slow
+def test_a_login_to_which_a_section_redirects_is_not_embedded(live, tmp_path):
+    section = [f"/docs/{n}" for n in range(6)]
+    with odd_site() as site:
+        script = code("re-embed").replace(SERVICE, live.url)
+        script = script.replace("https://example.com", site.url(""))
+        login = site.url("/docs/login")
+        for path in section:
+            report(live, site.url(path), 5, digest="one")
+        with running_python(tmp_path, "-c", script):
+            until(lambda: len(vectors(tmp_path)) == len(section), "the section is embedded")
+            site.statuses = dict.fromkeys(section, 302)
+            for path in section:
+                report(live, site.url(path), 4, status=302, redirect_url=login)
+            page_id = live.get("/pages", url=login).json()["page_id"]
+            for hours_ago in (3, 1):
+                at = (datetime.now(UTC) - timedelta(hours=hours_ago)).isoformat()
+                crawl = {"page_id": page_id, "observed_at": at, "status": 200, "digest": "login"}
+                assert live.post("/observations", [crawl]).json()["accepted"] == 1
+                report(live, site.url(f"/docs/after{hours_ago}"), digest="after")
+                until(lambda n=hours_ago: f"after{n}" in urls(tmp_path, site), "the feed is read")
+                assert "login" not in urls(tmp_path, site)
+                (tmp_path / str(hours_ago)).mkdir()
+                with running_python(tmp_path / str(hours_ago), "-c", script):  # an index anew
+                    until(
+                        lambda n=hours_ago: f"after{n}" in urls(tmp_path / str(n), site),
+                        "the index is filled",
+                    )
+                    tried = tmp_path / str(hours_ago)
+                    until(lambda at=tried: len(rows(at, "todo")) == len(section), "the rest waits")
+    assert site.hits["/docs/login"] == 0
+    assert {f"{n}" for n in range(6)} <= urls(tmp_path, site), "old vectors stay"
+
+
 @contextmanager
 def relay(port: int, target: str):
     """Answer at a port as the service at another address does."""

@@ -152,6 +152,8 @@ class PageNow:
     retired: bool
     status: int | None = None
     """Status of the last crawl in the log (`LogEntry.status`); None: not known."""
+    behind_wall: bool = False
+    """True if many pages redirect where the page does (`links.MANY`)."""
     lease: LeaseNow | None = None
     unfinished: UnfinishedPage | None = None
     """Leases in a row that ended without a report; None: none."""

@@ -95,6 +95,8 @@ def around_page(
         in_queue=place.next_at is not None,
         retired=due.retired(page),
         status=status,
+        behind_wall=page.redirects_to is not None
+        and len(tx.shared_targets(np.array([page.redirects_to]))) > 0,
         lease=lease,
         unfinished=unfinished,
         stopped_at=None if stop is None else stop.level.name,

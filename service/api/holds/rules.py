@@ -68,9 +68,7 @@ def _first_hold(page: PageNow, turn: Turn) -> Hold:
     if asks_price(page.page):
         return replace(held, cause=f"{_asks(page)}; {held.cause}")
     if page.page.gone:
-        return replace(
-            held, cause=f"{_how_gone(page.page)}; another check of it is due; {held.cause}"
-        )
+        return replace(held, cause=f"{_how_gone(page)}; another check of it is due; {held.cause}")
     if not page.page.no_content:
         return held
     # what its site does holds the page more than its turn
@@ -115,7 +113,7 @@ def _retired(page: PageNow, _: Turn) -> Hold | None:
         return None
     one = page.page
     if one.gone:
-        cause = f"{_how_gone(one)}, so it is crawled no more"
+        cause = f"{_how_gone(page)}, so it is crawled no more"
         again = "a ping or POST /pages with its url has it crawled once more"
     else:
         state = "no page redirects to it any more" if one.hops < 0 else "it has had no content"
@@ -258,15 +256,17 @@ def _not_due(page: PageNow, turn: Turn) -> Hold | None:
         cause = f"{_asks(page)}; the next crawl may pay it, and is due {next_}"
         remedy = "run `recrawl pages recrawl --url URL` to pay it sooner"
     elif one.gone:
-        cause = f"{_how_gone(one)}; it is checked ever more rarely, next {next_}"
+        cause = f"{_how_gone(page)}; it is checked ever more rarely, next {next_}"
     elif one.no_content:
         remedy = _remedy(page)
         shareless = "it has no share of the budget, and is tried ever more rarely"
         cause = f"{_last_result(page)}; {shareless}, next {next_}{_unconfirmed(one)}"
     elif one.n_failures and one.last_observed_at is None:
+        remedy = _remedy(page) if page.behind_wall else ""
         cause = f"{_last_result(page)}; it has had no content yet, and is tried again {next_}"
         cause += _unconfirmed(one)
     elif one.n_failures:
+        remedy = _remedy(page) if page.behind_wall else ""
         cause = f"{_last_result(page)}; it is tried again {next_}{_unconfirmed(one)}"
     else:
         cause = f"it is due {next_}"
@@ -305,9 +305,18 @@ def _last_crawls(n: int) -> str:
     return "its last crawl" if n <= 1 else f"its last {n} crawls"
 
 
-def _how_gone(page: Page) -> str:
-    state = "has moved" if page.redirects_to and not _loops(page) else "is gone"
-    return f"it {state}, as {_last_crawls(page.n_failures)} found"
+def _how_gone(page: PageNow) -> str:
+    one, state = page.page, "is gone"
+    if outcome_words.is_wall(one.outcome, page.status):
+        return outcome_words.IS_WALL
+    if one.redirects_to and not _loops(one):
+        state = "has moved" if (target := moved_to(one)) is None else f"has moved to {target}"
+    return f"it {state}, as {_last_crawls(one.n_failures)} found"
+
+
+def moved_to(page: Page) -> str | None:
+    """Return the URL to which a page has moved for good; None: it has not moved."""
+    return page.redirects_to_url if page.gone and not _loops(page) else None
 
 
 def _unconfirmed(page: Page) -> str:
@@ -325,12 +334,21 @@ def _last_result(page: PageNow) -> str:
 
 def last_result(page: Page, status: int | None) -> str:
     """Return what the last crawls of a page without content found, as a clause."""
-    result = outcome_words.found(page.outcome, status, loops=_loops(page)) + _not_followed(page)
-    return f"{_last_crawls(page.n_failures)} {result}"
+    result = outcome_words.found(
+        page.outcome, status, loops=_loops(page), target=page.redirects_to_url
+    )
+    return f"{_last_crawls(page.n_failures)} {result}{_not_followed(page)}"
 
 
 def _remedy(page: PageNow) -> str:
-    return outcome_words.remedy(page.page.outcome, page.status, loops=_loops(page.page))
+    one = page.page
+    return outcome_words.remedy(
+        one.outcome,
+        page.status,
+        loops=_loops(one),
+        target=one.redirects_to_url,
+        shared=page.behind_wall,
+    )
 
 
 def _loops(page: Page) -> bool:

@@ -5,10 +5,10 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from msgspec import structs
+from msgspec import UNSET, structs
 from numpy.typing import NDArray
 
-from recrawl_client.wire.common import Problem, Rejection
+from recrawl_client.wire.common import Problem, Rejection, late_hint
 from service.api.requests.decode import Decoded
 from service.batching.reports import CommittedCrawls
 from service.ingest.bounds import CROSSING
@@ -33,6 +33,7 @@ def outcome_counts(
         "late": late,
         "n_rejected": len(listed),
         "rejected": listed,
+        "hint": late_hint(late) if late else UNSET,
     }
 
 
@@ -117,9 +118,10 @@ def add_counts(counts: dict[str, Any] | None, more: dict[str, Any]) -> dict[str,
     """Return the counts of a stream with those of its next block."""
     if counts is None:
         return more
-    sums = {name: counts[name] + more[name] for name in counts}
+    sums = {name: counts[name] + more[name] for name in counts if name != "hint"}
     return {
-        name: value[:LISTED] if isinstance(value, list) else value for name, value in sums.items()
+        "hint": late_hint(sums["late"]) if sums["late"] else UNSET,
+        **{n: value[:LISTED] if isinstance(value, list) else value for n, value in sums.items()},
     }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.pages import WhyAnswer
 from service.api.holds.hold import Hold
-from service.api.holds.rules import asks_price, last_result
+from service.api.holds.rules import asks_price, last_result, moved_to
 from service.api.responses.change_hours import shift_of
 from service.api.responses.incidents import incident_clause
 from service.api.responses.unfinished import what_ended
@@ -66,6 +66,7 @@ def explain(held: Hold, facts: Evidence) -> WhyAnswer:
         hold=held.kind,
         until=held.until,
         by=held.by,
+        moved_to=moved_to(page),
         n_before=held.n_before,
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,

@@ -66,10 +66,11 @@ end of its lease, a report is evidence like any other, but answers no request. A
 timeouts and server errors the service pauses the host, for `retry_after_s` if you send it.
 
 NDJSON may have any length, compressed too. The service commits it as it arrives, in blocks of at
-most `max_items` lines and 1 MB. So send the crawls of a page in the order of time. The answer sums
-up all blocks. `index` counts from the first line without blank lines. Several blocks list the first
-1,000 `rejected`, and `n_rejected` counts all. If a stream breaks off, the committed blocks stay:
-`lines_taken` of the problem counts their lines. Sending everything again is safe."""
+most `max_items` lines and 1 MB. So send the crawls of a page in the order of time; `hint` states
+how many were `late`. The answer sums up all blocks. `index` counts from the first line without
+blank lines. Several blocks list the first 1,000 `rejected`, and `n_rejected` counts all. If a
+stream breaks off, the committed blocks stay: `lines_taken` of the problem counts their lines.
+Sending everything again is safe."""
 """Description of the call."""
 
 

@@ -218,6 +218,10 @@ def redeliver(
         return _answer(feed, tx, webhook)
 
 
+HELD = "the database was restored, so it may be a copy; `recrawl send-webhooks` lets it send"
+"""Reason of a webhook that is held."""
+
+
 def _settings(service: Service, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that were sent, as the store has them; raise `InvalidField`."""
     if "url" in settings:
@@ -264,8 +268,11 @@ def _place(service: Service, cursor: str) -> FeedPlace:
 
 def _fields(feed: str, tx: Transaction, webhook: Webhook) -> dict[str, Any]:
     cursor = encode_cursor(FeedCursor(feed, *webhook.place))
+    held = webhook.status is WebhookStatus.active and tx.webhooks_held() is not None
+    state = {"status": "held", "reason": HELD} if held else {}
     return {
         **shared(WebhookItem, webhook),
+        **state,
         "kinds": None if webhook.kinds is None else list(webhook.kinds),
         "cursor": cursor,
         "lag_s": _lag_s(tx, webhook, tx.now()),

@@ -49,13 +49,15 @@ class UrlLevels(Columns):
     """As in `core.worth.Levels`."""
     n_forbidden: Ints
     """First crawls that robots.txt forbade, of the level and of all below."""
+    n_led: Ints
+    """Those of `n_first` whose chains of redirects have no end yet, and that have no verdict."""
     rule: Codes
     """Rule of an operator (`core.worth`)."""
     stopped: Bools
 
 
 WRITTEN = (
-    *("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "n_forbidden"),
+    *("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "n_forbidden", "n_led"),
     "stopped",
 )
 """Columns of levels that a verdict writes."""
@@ -89,6 +91,7 @@ class ShownLevel(NamedTuple):
     n_opened_new: int
     n_in_flight: int
     n_forbidden: int
+    n_led: int
     rule: int
     stopped: bool
     since: datetime
@@ -133,6 +136,10 @@ class WorthStatements(Subject):
     @abstractmethod
     def hold_again(self, level: int) -> HeldPages:
         """Hold the pages in and below a level that may be crawled and were not; return them."""
+
+    @abstractmethod
+    def hold_pages(self, page_id: Ints) -> None:
+        """Let pages wait that may be crawled and have no answer."""
 
     @abstractmethod
     def waiting_pages(self, level: Ints, at_most: Ints) -> HeldPages:

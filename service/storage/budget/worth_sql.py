@@ -34,6 +34,7 @@ OF_LEVEL = {
     "n_opened_new": "i8",
     "n_in_flight": "i8",
     "n_forbidden": "i8",
+    "n_led": "i8",
     "rule": "i2",
     "stopped": "?",
 }
@@ -45,7 +46,7 @@ ORDER BY level {{lock_rows}}
 LEVELS = f"""
 {ABOVE}
 SELECT level, parent, name LIKE '%%?%%' AS last, n_first, n_new, n_opened, n_opened_new,
-    n_in_flight, n_forbidden, coalesce(rule, 0) AS rule, stopped
+    n_in_flight, n_forbidden, n_led, coalesce(rule, 0) AS rule, stopped
 FROM url_levels WHERE level IN (SELECT level FROM wanted) ORDER BY level
 """
 """Statement that knows last levels by the `?` of their names, which no directory has."""
@@ -160,7 +161,7 @@ MARK_SAMPLED = "UPDATE url_levels SET sampled_at = %(now)s WHERE level IN (SELEC
 DATE_SAMPLES = f"{MARK_SAMPLED} AND sampled_at IS NOT NULL"
 SHOWN = """
 SELECT level, parent, name, n_first, n_new, n_opened, n_opened_new, n_in_flight,
-    n_forbidden, coalesce(rule, 0) AS rule, stopped, since
+    n_forbidden, n_led, coalesce(rule, 0) AS rule, stopped, since
 FROM url_levels
 """
 SHOWN_LEVELS = f"""
@@ -229,8 +230,12 @@ class WorthSql(Dialect, WorthStatements):
         rows = self.read(IN_FLIGHT_BELOW, level=level)
         pages, levels = ([row[name] for row in rows] for name in ("page_id", "level"))
         held = HeldPages(page_id=np.array(pages, np.int64), level=np.array(levels, np.int64))
-        self.run(HOLD, ids=held.page_id)
+        self.hold_pages(held.page_id)
         return held
+
+    @override
+    def hold_pages(self, page_id: Ints) -> None:
+        self.run(HOLD, ids=page_id)
 
     @override
     def admit_pages(self, page_id: Ints) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.model.arrays import Bools, Codes, Columns, Ints
+from service.model.outcomes import Outcome
 from service.storage.dialect import Dialect, Subject
 
 GONE_CHECKS = 6
@@ -22,6 +23,9 @@ GONE_CHECKS = 6
 
 LEAST_TRIES = 3
 """Minimum number of crawls of a target without content, before it is retired."""
+MANY = 5
+"""Number of pages that redirect for now to one target, from which on it is a wall: a login, a
+consent page, an error page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,18 @@ class LinkStatements(Subject):
         A target counts its new targets anew, and has at most these hops. A crawl is requested of
         one that was crawled three times without content, last before an instant. A page that was
         asked for stays as it is, and one whose state another transaction has locked.
+        """
+
+    @abstractmethod
+    def shared_targets(self, page_id: Ints) -> Ints:
+        """Return those of some pages to which at least `MANY` redirect for now, ascending."""
+
+    @abstractmethod
+    def request_walls(self, page_id: Ints, now: datetime) -> Ints:
+        """Request a crawl of the shared targets that showed content; return them, ascending.
+
+        Nobody asked for these pages, and their last crawl came before most of the redirects. A page
+        whose state another transaction has locked stays as it is.
         """
 
     @abstractmethod
@@ -107,6 +123,23 @@ UPDATE page_states SET hops = CASE WHEN {FARTHER} THEN %(hops)s ELSE hops END, n
     requested_at = CASE WHEN {TRIED} THEN %(now)s ELSE requested_at END
 WHERE page_id IN (SELECT value FROM {{ids}})
 """
+IS_SHARED = f"""(
+    SELECT count(*) FROM (
+        SELECT 1 FROM page_states AS source WHERE source.redirects_to = {{target}}
+            AND source.page_id <> {{target}} AND source.outcome = {int(Outcome.elsewhere)}
+        LIMIT {MANY}
+    ) AS sources
+) = {MANY}"""
+SHARED = f"""
+SELECT value FROM {{ids}} WHERE {IS_SHARED.replace("{target}", "value")} ORDER BY value
+"""
+WALLS = f"""
+SELECT page_id FROM page_states WHERE page_id IN (SELECT value FROM {{ids}}) AND hops > 0
+    AND outcome IS NULL AND last_crawl_at IS NOT NULL AND NOT gone
+    AND (requested_at IS NULL OR requested_at <= last_crawl_at)
+    AND {IS_SHARED.replace("{target}", "page_states.page_id")}
+ORDER BY page_id {{lock_free_rows}}
+"""
 WITHOUT_CONTENT = """
 SELECT page_id FROM page_states WHERE page_id IN (SELECT value FROM {ids}) AND hops > 0
     AND {observed_at} IS NULL
@@ -141,6 +174,17 @@ class LinksSql(Dialect, LinkStatements):
         if len(linked):
             self.run(LINK, ids=linked, hops=hops, now=now, before=before)
         return linked
+
+    @override
+    def shared_targets(self, page_id: Ints) -> Ints:
+        return self.ids(SHARED, ids=page_id)
+
+    @override
+    def request_walls(self, page_id: Ints, now: datetime) -> Ints:
+        walls = self.ids(WALLS, ids=page_id)
+        if len(walls):
+            self.run(REQUEST, ids=walls, now=now)
+        return walls
 
     @override
     def unlink(self, page_id: Ints) -> Ints:

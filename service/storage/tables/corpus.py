@@ -119,6 +119,12 @@ page_states = sa.Table(
         postgresql_where=sa.text("held IS NOT NULL"),
         sqlite_where=sa.text("held IS NOT NULL"),
     ),
+    sa.Index(
+        "page_states_redirects_to_idx",
+        "redirects_to",
+        postgresql_where=sa.text("redirects_to IS NOT NULL"),
+        sqlite_where=sa.text("redirects_to IS NOT NULL"),
+    ),
     comment="One row a page, updated by every observation: room for HOT, an index of new pages.",
     postgresql_with={
         "fillfactor": "90",

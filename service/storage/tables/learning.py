@@ -72,7 +72,8 @@ url_levels = sa.Table(
     *(
         sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
         for name in (
-            *("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "n_forbidden"),
+            *("n_first", "n_new", "n_opened", "n_opened_new"),
+            *("n_in_flight", "n_forbidden", "n_led"),
         )
     ),
     sa.Column("rule", sa.SmallInteger),

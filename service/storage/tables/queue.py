@@ -49,11 +49,14 @@ host_incidents = sa.Table(
     sa.Column("opened_at", Instant),
     *(
         sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
-        for name in ("n_crawled", "n_absent", "n_refused", "n_alike", "digest", "digest_before")
+        for name in (
+            *("n_crawled", "n_absent", "n_refused", "n_alike", "n_moved"),
+            *("digest", "digest_before"),
+        )
     ),
     sa.Column("n_before", sa.BigInteger, nullable=False, server_default="-1"),
     sa.Column("counted_at", Instant),
-    *(sa.Column(name, Instant) for name in ("absent_at", "refused_at", "alike_at")),
+    *(sa.Column(name, Instant) for name in ("absent_at", "refused_at", "alike_at", "moved_at")),
     sa.Column("kind", sa.SmallInteger, nullable=False, server_default="0"),
     sa.Column("since", Instant),
     sa.Column("shown_at", Instant),
