@@ -75,7 +75,11 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     bandwidth_used: float | None = None
     """Amount that the plan spends on refreshes a day, in `unit`; 0 before the first copy."""
     multiplier: float | None = None
-    """Decrease of the cost by one more crawl a day, in units of importance."""
+    """Price of a crawl by which the optimum is found, in units of importance: one more crawl a day,
+    at random times, saves it. `gain` is the effect on the cost of this plan."""
+    gain: float | None = None
+    """Decrease of `harmonic_cost` by one more of the budget a day, in units of importance, by the
+    plan of a bandwidth 1 % larger. Null where the cost is."""
     harmonic_cost: float | None = None
     """Expected harmonic staleness of the pages that have a copy, in units of importance; null where
     infinite, and while all change rates are assumed."""

@@ -85,7 +85,8 @@ class Epoch(Struct, frozen=True, kw_only=True):
     unit: str | None = None
     """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     multiplier: float | None = None
-    """Decrease of the cost by one more crawl a day, in units of importance."""
+    """Price of a crawl by which the optimum is found, in units of importance: one more crawl a day,
+    at random times, saves it. `GET /plan` has the `gain` on the schedule's own cost."""
     harmonic_cost: float | None = None
     """Expected harmonic staleness of all pages, in units of importance; 0 means always fresh."""
     binary_cost: float | None = None

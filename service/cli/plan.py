@@ -102,7 +102,8 @@ def in_large_units(answer: "PlanAnswer") -> "PlanAnswer":
 
     def scaled(item: "BudgetPlan") -> "BudgetPlan":
         amounts = {name: getattr(item, name) for name in AMOUNTS}
-        return replace(item, **{name: value and value / size for name, value in amounts.items()})
+        scales = {name: value and value / size for name, value in amounts.items()}
+        return replace(item, **scales, gain=item.gain and item.gain * size)
 
     return replace(
         answer,
@@ -121,7 +122,7 @@ def _row(item: "BudgetPlan", *, present: bool = False) -> tuple[str, ...]:
         _number(item.bandwidth_used),
         "" if share is None else f"{share:.1%}",
         _number(item.harmonic_cost, 4),
-        _small(item.multiplier),
+        _small(item.gain),
         f"{item.n_starved:,}" if item.n_starved else "",
     )
 

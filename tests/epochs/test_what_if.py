@@ -16,7 +16,7 @@ from support.store_cases import CERTIFICATE, DAY, T0, page_of, read_schedule, re
 
 from service.core.division import Wanted
 from service.core.estimators.gamma import Gamma
-from service.epochs.bandwidth_plans import Basis, Members, planned, reduced
+from service.epochs.bandwidth_plans import MORE, Basis, Members, planned, reduced
 from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
 from service.epochs.what_if import WhatIf
@@ -307,3 +307,43 @@ def test_more_bandwidth_is_never_worse(instance, timing):
             for s in (less, more)
         )
         assert all(fewer[host] <= further[host] * slack + 1e-12 for host in fewer)
+
+
+def of_random_pages(seed, n=400):
+    rng = np.random.default_rng(seed)
+    return basis_of(rng.pareto(1.5, n) + 0.1, np.exp(rng.normal(-1, 1.5, n)))
+
+
+def test_the_gain_of_one_page_on_time_is_the_slope_of_its_cost():
+    found = planned(basis_of([1.0], [1.0]), PLAN, 1.0).figures
+    # the slope of Ein(1/r) - 1 + r (1 - exp(-1/r)) in r is -exp(-1) at r = 1
+    assert found.gain == pytest.approx(np.exp(-1), rel=MORE)
+    assert found.multiplier == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("timing", Timing)
+@pytest.mark.parametrize("bandwidth", [4.0, 40.0, 400.0, 4_000.0])
+def test_the_gain_is_the_difference_of_two_plans(timing, bandwidth):
+    basis, plan = of_random_pages(1), replace(PLAN, timing=timing)
+    found, more = (planned(basis, plan, bandwidth * each).figures for each in (1.0, 1.001))
+    slope = (found.harmonic_cost - more.harmonic_cost) / (0.001 * bandwidth)
+    assert found.gain == pytest.approx(slope, rel=2 * MORE)
+
+
+@pytest.mark.parametrize("bandwidth", [4.0, 400.0, 4_000.0])
+def test_with_crawls_at_random_times_the_gain_is_the_multiplier(bandwidth):
+    found = planned(of_random_pages(2), replace(PLAN, timing=Timing.poisson), bandwidth).figures
+    assert found.gain == pytest.approx(found.multiplier, rel=2 * MORE)
+
+
+def test_the_gains_of_all_bandwidths_between_two_plans_are_the_difference_of_their_costs():
+    basis, bandwidths = of_random_pages(3), np.geomspace(40.0, 400.0, 200)
+    plans = [planned(basis, PLAN, float(each)).figures for each in bandwidths]
+    saved = np.trapezoid([each.gain for each in plans], bandwidths)
+    assert saved == pytest.approx(plans[0].harmonic_cost - plans[-1].harmonic_cost, rel=2 * MORE)
+
+
+def test_no_more_is_gained_where_all_caps_are_used_up():
+    basis = basis_of([1.0, 2.0], [1.0, 0.1], caps=[0.5])
+    assert planned(basis, PLAN, 0.2).figures.gain > 0
+    assert planned(basis, PLAN, 20.0).figures.gain == pytest.approx(0.0, abs=1e-9)
