@@ -78,5 +78,8 @@ class BudgetAnswer(Struct, frozen=True, kw_only=True):
     budget."""
     next_at: Instant | None = None
     """Instant of the next crawl that the budget allows; null: one may come now, or no budget."""
+    plan_notices: list[str] = []
+    """Notices about the plan in force: that it has another budget, that epochs fail, that minimum
+    crawl rates exceed the budget, or that costs of pages are assumed."""
     notice: str | UnsetType = UNSET
     """Crawls that the budget does not bound; absent where it bounds all."""

@@ -115,15 +115,21 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     """Number of pages that have a copy; the others wait for their first crawls."""
     n_assumed: int = 0
     """Number of pages without evidence, whose change rates are assumed."""
+    n_assumed_costs: int = 0
+    """Number of pages whose crawls have reported no cost in `unit`: the mean of their host, else of
+    all pages, else a typical cost counts. 0 under a budget of crawls."""
     n_hosts: int
     """Number of hosts with pages."""
     min_bandwidth: float
     """Sum of all minimum crawl rates: the least bandwidth with which an epoch succeeds, in `unit` a
     day."""
+    plan_notices: list[str] = []
+    """Notices about the schedule in force: that it has another budget than `in_force`, or that the
+    last epoch failed."""
     unit: str = "crawls"
     """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     in_force: BudgetPlan
-    """Plan that the next epoch would make with the bandwidth in force, from the same estimates as
-    the others. Without a budget it is the plan of a budget of this size."""
+    """Plan that the next epoch would make with the budget of now, from the same estimates as the
+    others. Without a budget it is the plan of a budget of this size."""
     items: list[BudgetPlan]
     """Plans with the requested bandwidths, in their order."""

@@ -101,6 +101,12 @@ class Epoch(Struct, frozen=True, kw_only=True):
     """Number of passes over all pages in the search for the multiplier."""
     n_pages: int | None = None
     """Number of scheduled pages."""
+    n_assumed_costs: int | None = None
+    """Number of pages whose crawls have reported no cost in `unit`: the mean of their host, else of
+    all pages, else a typical cost counts. 0 under a budget of crawls."""
+    min_bandwidth: float | None = None
+    """Sum of the minimum crawl rates of the pages with a copy, in `unit` a day: the least bandwidth
+    with which an epoch succeeds."""
     budget_factor: float | None = None
     """Factor on all crawl rates, without a unit: 1 where crawlers take leases, else the one at
     which as many crawls are due until the next epoch as the bandwidth has."""

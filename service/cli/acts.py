@@ -120,6 +120,7 @@ def sentence(answer: "BudgetAnswer") -> str:
         parts.append(_left(answer, answer.left_today, answer.left_now))
     if answer.set_by == "operator":
         parts.append(f"without this order: {answer.by_settings or 'the default'}")
+    parts += answer.plan_notices
     if answer.notice:
         parts.append(answer.notice)
     return "; ".join(parts)

@@ -8,7 +8,7 @@ import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson
-from service.model.known_shares import ground_of_plan
+from service.model.known_shares import ground_of_costs, ground_of_plan
 from service.model.words import counted, number
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def plan(
 
     with connected(to, api_key) as client:
         if not bandwidth:
-            present = client.epoch().bandwidth or LEAST
+            present = client.budget().amount or client.epoch().bandwidth or LEAST
             wanted = (min(max(present * multiple, LEAST), MOST) for multiple in MULTIPLES)
             bandwidth = list(dict.fromkeys(wanted))
         answer = client.plan(*bandwidth, limit=limit)
@@ -62,6 +62,9 @@ def show(answer: "PlanAnswer") -> None:
     from rich.table import Table
     from rich.text import Text
 
+    of_pages = answer.n_pages, answer.n_copies, answer.n_assumed
+    costs = ground_of_costs(answer.n_pages, answer.n_assumed_costs, answer.unit)
+    grounds = [each for each in (ground_of_plan(*of_pages), costs) if each]
     console, answer = Console(), in_large_units(answer)
     hosts = f"{counted(answer.n_pages, 'page')} of {counted(answer.n_hosts, 'host')}"
     ground = f"{hosts}, by epoch {answer.epoch}"
@@ -69,7 +72,7 @@ def show(answer: "PlanAnswer") -> None:
         least = f"{_number(answer.min_bandwidth)} {answer.unit}"
         ground += f"; minimum crawl rates need {least} a day"
     console.print(Text(ground))
-    if ground := ground_of_plan(answer.n_pages, answer.n_copies, answer.n_assumed):
+    for ground in (*grounds, *answer.plan_notices):
         console.print(Text(ground))
     heads = (
         *(f"{answer.unit} a day", "for new pages", "used", "fresh", "harmonic cost"),

@@ -84,6 +84,8 @@ class Basis:
     of their URL group forbids these."""
     n_assumed: int
     """Pages without evidence, whose change rates are assumed."""
+    n_assumed_costs: int = 0
+    """As in `Certificate`."""
     posterior: RatePosterior | None = None
     """As in `AllocationInput`."""
     windows: HostWindows | None = None

@@ -15,12 +15,14 @@ from service.core.allocation.problem import Allocation
 from service.core.common_values import Joint, count, total
 from service.core.costs import costs as costs_of
 from service.core.division import Division, Wanted
+from service.core.prices import n_assumed
 from service.core.quantiles import percentiles
 from service.core.shared_changes import ShareEvidence
 from service.epochs.ages import exposures as aged_exposures
 from service.epochs.ages import hot_apart
 from service.epochs.capacities import WindowLoss, worst
 from service.epochs.change_hours import Hours
+from service.epochs.constraints import CONSTRAINED, ROUNDING
 from service.epochs.division import (
     ONE_EACH,
     UnitCosts,
@@ -109,7 +111,9 @@ def solve(problem: Problem) -> Joint[EpochResult]:
     n_pages = yield from count(len(problem.pages))
     requests = yield from joined(problem.requests)
     problem, plan, costs = problem._replace(requests=requests), problem.plan, ONE_EACH
+    n_assumed_costs = 0
     if plan.unit != CRAWLS and plan.bandwidth is not None:
+        n_assumed_costs = yield from count(n_assumed(problem.pages.cost))
         pages, costs = yield from priced(problem.pages, plan.unit, plan.bandwidth)
         problem = problem._replace(pages=pages)
     pages, estimates = problem.pages, problem.estimates
@@ -160,6 +164,8 @@ def solve(problem: Problem) -> Joint[EpochResult]:
         window_demand=window_demand,
         feedback=feedback,
         still_due=urgencies.still_due,
+        n_assumed_costs=n_assumed_costs,
+        min_bandwidth=wants.minima / (1 + ROUNDING) if plan.objective == CONSTRAINED else None,
     )
     return EpochResult(schedule, certificate, urgencies.evidence)
 

@@ -12,6 +12,7 @@ from service.budget.shown import STOPPED, judged
 from service.history.reading import counts_between
 from service.model.acceptances import Acceptance
 from service.model.arrays import Instants, instant
+from service.model.domain import Epoch
 from service.model.history import STEP, step_of
 from service.model.incidents import Incident
 from service.model.subscriptions import TroubledSubscription
@@ -147,8 +148,8 @@ class Facts:
     """Hosts and groups whose windows do not open within a year."""
     window_losses: Sequence[tuple[str, float, float, float, float]] = ()
     """As in `Certificate`, of the epoch in force."""
-    planned_at: datetime | None = None
-    """Start of the epoch in force; None: no epoch."""
+    in_force: Epoch | None = None
+    """The epoch in force; None: no epoch."""
 
 
 def read_facts(
@@ -158,8 +159,8 @@ def read_facts(
     at = tx.now()
     workers, steps = tx.workers(at, MOST_READ), tx.measured_steps(at - STEPS_FOR)
     hour = counts_between(tx, at - HOUR, at).counts
-    epoch = tx.epoch_in_force() if tx.calendars.in_use else None
-    certificate = None if epoch is None else epoch.certificate
+    epoch = tx.epoch_in_force()
+    certificate = epoch.certificate if epoch is not None and tx.calendars.in_use else None
     crawlers = _crawlers(tx, asked, at, terms)._replace(
         reported_by=at if hour["n_reported"] + hour["n_late"] > 0 else reported_by(steps)
     )
@@ -189,7 +190,7 @@ def read_facts(
         n_running=sum(each.n_running for each in workers),
         never_open=_never_open(tx, at),
         window_losses=() if certificate is None else certificate.window_losses,
-        planned_at=None if epoch is None else epoch.started_at,
+        in_force=epoch,
     )
 
 

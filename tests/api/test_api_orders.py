@@ -44,6 +44,7 @@ def test_a_budget_wins_over_the_settings_and_orders_outlive_a_restart(database_u
             "left_today": 30.0,
             "left_now": 30.0,
             "next_at": None,
+            "plan_notices": [],
         }
         assert n_leased(live) == 30
         told = live.client.put("/budget", json={"budget": "50 crawls a day"}).json()

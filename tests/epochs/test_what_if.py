@@ -188,8 +188,13 @@ def test_pages_are_read_once_an_epoch_and_after_one_that_failed(queue_store, mon
     assert (after.epoch, after.at, len(reads)) == (first.epoch, clock.at, 2)
     assert not after.items[0].feasible
     assert not after.in_force.feasible
+    (notice,) = after.plan_notices
+    assert "stays that of epoch 1: the last one failed (BandwidthInfeasible: the min" in notice
     run_epoch(store, replace(PLAN, bandwidth=40.0), clock)
-    assert what_if.ask([1.0], 1).in_force.bandwidth == 40.0
+    other = what_if.ask([1.0], 1)
+    assert (other.in_force.bandwidth, other.in_force.feasible) == (20.0, False)
+    (notice,) = other.plan_notices
+    assert "epoch 3, with 40 crawls a day; the budget has changed since (20 crawls a day)" in notice
     what_if.forget(what_if.n_questions - 1)
     what_if.ask([1.0], 1)
     assert len(reads) == 3

@@ -1,5 +1,6 @@
 """Why a page is crawled when it is: what holds it now, then what drives its rate."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -46,6 +47,8 @@ class Evidence(NamedTuple):
     status: int | None = None
     """Status of the last crawl in the log; None: not known."""
     unfinished: UnfinishedPage | None = None
+    notices: Sequence[str] = ()
+    """Notices that its rate is that of an earlier budget or epoch."""
 
 
 def explain(held: Hold, facts: Evidence) -> WhyAnswer:
@@ -54,6 +57,7 @@ def explain(held: Hold, facts: Evidence) -> WhyAnswer:
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
     clauses = [*_state(held, facts), *_rate(held, facts, share), *_silence(held, facts)]
     clauses += _plain_requests(page, facts.now)
+    clauses += facts.notices if _has_rate(held, facts) else ()
     if facts.incident is not None:
         clauses.append(incident_clause(page.host, facts.incident))
     sentences = f"{held.sentence}."
