@@ -87,8 +87,9 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     """Expected importance of the copies that are stale at a random moment; null while all change
     rates are assumed."""
     fresh_share: float | None = None
-    """Expected share of the importance that is fresh at a random moment, 0 to 1. A page without a
-    copy is not fresh. Null before a page is crawled a second time: all change rates are assumed."""
+    """Expected share of the importance that is fresh at a random moment, 0 to 1, with the intervals
+    that windows of hosts leave. A page without a copy is not fresh. Null before a page is crawled a
+    second time: all change rates are assumed."""
     hosts: list[PlannedHost] = []
     """Hosts with the most crawls, busiest first, `limit` at most."""
     tags: list[PlannedTag] = []

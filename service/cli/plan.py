@@ -138,7 +138,7 @@ def _small(value: float | None) -> str:
 
 
 def _busiest(item: "BudgetPlan") -> list[str]:
-    """Return the busiest hosts and tags of a plan, or the reason why an epoch would fail."""
+    """Return the busiest hosts and tags of a plan and its losses, or why an epoch would fail."""
     if not item.feasible:
         starved = (f"page {page.page_id} ({_number(page.min_crawl_rate)})" for page in item.starved)
         return [f"{_number(item.bandwidth)}: {item.reason}; starved: {', '.join(starved)}"]
@@ -146,8 +146,15 @@ def _busiest(item: "BudgetPlan") -> list[str]:
     hosts = (f"{h.host} {_number(h.crawl_rate)}" + " (cap)" * h.at_cap for h in busy)
     tags = (f"{tag.tag} {_number(tag.crawl_rate)}" for tag in item.tags if tag.crawl_rate)
     lists = (("host", list(hosts) if len(item.hosts) > 1 else []), ("tag", list(tags)))
+    lost = [
+        f"{each.host} {_number(each.by_delay + each.by_closures, 3)} of {_number(each.wanted, 3)}"
+        for each in item.window_losses
+    ]
     budget = f"at {_number(item.bandwidth)} a day"
-    return [f"{budget}, crawls by {name}: {', '.join(each)}" for name, each in lists if each]
+    lines = [f"{budget}, crawls by {name}: {', '.join(each)}" for name, each in lists if each]
+    if lost:
+        lines.append(f"{budget}, crawls a day lost to windows: {', '.join(lost)}")
+    return lines
 
 
 def _number(value: float | None, digits: int = 6) -> str:

@@ -223,7 +223,7 @@ def _freshness(
     """Return the two costs of the pages that have a copy, and the fresh share of all pages."""
     own = np.where(basis.has_copy, pages.importance, 0.0)
     copies = replace(pages, importance=own)
-    harmonic, binary = total_costs(copies, basis.estimates, rates, plan.timing)
+    harmonic, binary = total_costs(copies, basis.estimates, rates, plan.timing, basis.windows)
     of_all = float(pages.importance.sum()) + basis.importance_apart
     share = expected_share(float(own.sum()) - binary, of_all, len(pages) - basis.n_assumed)
     return UNKNOWN if share is None else (_finite(harmonic), binary, share)
