@@ -202,6 +202,7 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     notices = failing(epoch, tx.newest_epoch()), behind(epoch, service.budget.amount)
     evidence = Evidence(
         *(page, estimate, now, epoch, change_hours, incident, status, unfinished),
+        log=log,
         notices=[each for each in notices if each],
     )
     why = explain(hold_of_page(*around), evidence)
