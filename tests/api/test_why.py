@@ -285,7 +285,8 @@ def test_crawls_in_vain_are_named_where_they_are_most():
 
 @pytest.mark.dear
 def test_a_service_names_the_minimum_and_crawls_in_vain(api: Live):
-    api.register("https://a.example/0", "https://a.example/1", min_crawl_rate=3)
+    api.register("https://a.example/0")
+    api.register("https://a.example/1", min_crawl_rate=3, importance=0.01)
     found = [{"digest": "x"}, {"status": 503}, {"status": 503}, {"status": 503}, {"digest": "x"}]
     for n, own in enumerate(found):
         at = (api.clock() - timedelta(hours=50 - 10 * n)).isoformat()
