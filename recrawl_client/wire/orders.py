@@ -76,6 +76,9 @@ class BudgetAnswer(Struct, frozen=True, kw_only=True):
     left_now: float | None = None
     """Part of it for crawls that are due now; the rest comes with the time. Null without a
     budget."""
+    left_in_windows: float | None = None
+    """Part of `left_today` that stays for hosts with windows that are closed now, or open for
+    longer. `left_now` leaves it out. Null without a budget."""
     next_at: Instant | None = None
     """Instant of the next crawl that the budget allows; null: one may come now, or no budget."""
     plan_notices: list[str] = []

@@ -134,6 +134,8 @@ def _left(answer: "BudgetAnswer", left: float, at_once: float) -> str:
     if at_once >= left:
         return f"{rest}, all of them at once"
     rest += f", {shown(at_once)} of them at once"
+    if answer.left_in_windows:
+        rest += f", {shown(answer.left_in_windows)} kept for hosts with windows"
     if answer.unit != CRAWLS or not answer.amount:
         return f"{rest}, the others with the hours"
     return f"{rest}, then one each {span(DAY_S / answer.amount)}"

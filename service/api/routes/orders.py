@@ -165,6 +165,7 @@ def _answer_budget(service: Service, tx: Transaction) -> Response:
             held_today=None if today is None else today.held,
             left_today=None if today is None else today.left,
             left_now=None if today is None else today.at_once,
+            left_in_windows=None if today is None else today.in_windows,
             next_at=None if today is None else today.next_at,
             plan_notices=notices_in_force(tx, amount),
             notice=FREE_PAGES if is_money(budget.unit) else UNSET,
