@@ -10,7 +10,7 @@ from alembic import op
 from service.storage.tables import Json
 
 revision = "0048"
-down_revision = "0046"
+down_revision = "0047"
 
 
 def upgrade() -> None:

@@ -11,7 +11,7 @@ from alembic import op
 from service.storage.tables import Instant
 
 revision = "0049"
-down_revision = "0046"
+down_revision = "0048"
 
 INDEX = "page_states_redirects_to_idx"
 

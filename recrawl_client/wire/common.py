@@ -92,7 +92,8 @@ class Counts(Struct, frozen=True, kw_only=True):
     duplicate: int
     """Number of items that repeat stored evidence; these items change nothing."""
     late: int
-    """Number of items older than the page's newest evidence; these items change nothing."""
+    """Number of items older than the page's newest evidence. They teach nothing, and count as
+    requests of their day unless they are sent again."""
     n_rejected: int
     """Number of rejected items."""
     rejected: list[Rejection]

@@ -76,7 +76,13 @@ class BudgetAnswer(Struct, frozen=True, kw_only=True):
     left_now: float | None = None
     """Part of it for crawls that are due now; the rest comes with the time. Null without a
     budget."""
+    left_in_windows: float | None = None
+    """Part of `left_today` that stays for hosts with windows that are closed now, or open for
+    longer. `left_now` leaves it out. Null without a budget."""
     next_at: Instant | None = None
     """Instant of the next crawl that the budget allows; null: one may come now, or no budget."""
+    plan_notices: list[str] = []
+    """Notices about the plan in force: that it has another budget, that epochs fail, that minimum
+    crawl rates exceed the budget, or that costs of pages are assumed."""
     notice: str | UnsetType = UNSET
     """Crawls that the budget does not bound; absent where it bounds all."""

@@ -209,8 +209,8 @@ class WhyAnswer(Struct, frozen=True, kw_only=True):
     n_before: int = 0
     """Number of pages of its host that come before it; counted up to 10,000."""
     multiplier: float | None
-    """Decrease of the cost by one more crawl a day, in units of importance; null when not
-    recorded."""
+    """Price of a crawl by which the optimum is found, in units of importance: one more crawl a day,
+    at random times, saves it. Null when not recorded."""
     crawled_more_often_than: float | None
     """Share of all pages with lower crawl rates, 0 to 1; null when not recorded."""
     next_change_expected_in_days: float | None

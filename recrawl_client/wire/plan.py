@@ -88,7 +88,11 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     bandwidth_used: float | None = None
     """Amount that the plan spends on refreshes a day, in `unit`; 0 before the first copy."""
     multiplier: float | None = None
-    """Decrease of the cost by one more crawl a day, in units of importance."""
+    """Price of a crawl by which the optimum is found, in units of importance: one more crawl a day,
+    at random times, saves it. `gain` is the effect on the cost of this plan."""
+    gain: float | None = None
+    """Decrease of `harmonic_cost` by one more of the budget a day, in units of importance, by the
+    plan of a bandwidth 1 % larger. Null where the cost is."""
     harmonic_cost: float | None = None
     """Expected harmonic staleness of the pages that have a copy, in units of importance; null where
     infinite, and while all change rates are assumed."""
@@ -96,8 +100,9 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     """Expected importance of the copies that are stale at a random moment; null while all change
     rates are assumed."""
     fresh_share: float | None = None
-    """Expected share of the importance that is fresh at a random moment, 0 to 1. A page without a
-    copy is not fresh. Null before a page is crawled a second time: all change rates are assumed."""
+    """Expected share of the importance that is fresh at a random moment, 0 to 1, with the intervals
+    that windows of hosts leave. A page without a copy is not fresh. Null before a page is crawled a
+    second time: all change rates are assumed."""
     hosts: list[PlannedHost] = []
     """Hosts with the most crawls, busiest first, `limit` at most."""
     tags: list[PlannedTag] = []
@@ -127,15 +132,21 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     """Number of pages that have a copy; the others wait for their first crawls."""
     n_assumed: int = 0
     """Number of pages without evidence, whose change rates are assumed."""
+    n_assumed_costs: int = 0
+    """Number of pages whose crawls have reported no cost in `unit`: the mean of their host, else of
+    all pages, else a typical cost counts. 0 under a budget of crawls."""
     n_hosts: int
     """Number of hosts with pages."""
     min_bandwidth: float
     """Sum of all minimum crawl rates: the least bandwidth with which an epoch succeeds, in `unit` a
     day."""
+    plan_notices: list[str] = []
+    """Notices about the schedule in force: that it has another budget than `in_force`, or that the
+    last epoch failed."""
     unit: str = "crawls"
     """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     in_force: BudgetPlan
-    """Plan that the next epoch would make with the bandwidth in force, from the same estimates as
-    the others. Without a budget it is the plan of a budget of this size."""
+    """Plan that the next epoch would make with the budget of now, from the same estimates as the
+    others. Without a budget it is the plan of a budget of this size."""
     items: list[BudgetPlan]
     """Plans with the requested bandwidths, in their order."""

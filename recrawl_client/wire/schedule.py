@@ -85,7 +85,8 @@ class Epoch(Struct, frozen=True, kw_only=True):
     unit: str | None = None
     """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     multiplier: float | None = None
-    """Decrease of the cost by one more crawl a day, in units of importance."""
+    """Price of a crawl by which the optimum is found, in units of importance: one more crawl a day,
+    at random times, saves it. `GET /plan` has the `gain` on the schedule's own cost."""
     harmonic_cost: float | None = None
     """Expected harmonic staleness of all pages, in units of importance; 0 means always fresh."""
     binary_cost: float | None = None
@@ -100,6 +101,12 @@ class Epoch(Struct, frozen=True, kw_only=True):
     """Number of passes over all pages in the search for the multiplier."""
     n_pages: int | None = None
     """Number of scheduled pages."""
+    n_assumed_costs: int | None = None
+    """Number of pages whose crawls have reported no cost in `unit`: the mean of their host, else of
+    all pages, else a typical cost counts. 0 under a budget of crawls."""
+    min_bandwidth: float | None = None
+    """Sum of the minimum crawl rates of the pages with a copy, in `unit` a day: the least bandwidth
+    with which an epoch succeeds."""
     budget_factor: float | None = None
     """Factor on all crawl rates, without a unit: 1 where crawlers take leases, else the one at
     which as many crawls are due until the next epoch as the bandwidth has."""

@@ -132,6 +132,9 @@ class EpochState(Struct, frozen=True, kw_only=True):
     """Reason why the newest epoch failed."""
     interval_s: float
     """Time from the start of one epoch to the next, seconds."""
+    plan_notices: list[str] = []
+    """Notices about the plan in force: that it has another budget, that minimum crawl rates exceed
+    the budget, or that costs of pages are assumed."""
 
 
 class StatusAnswer(Struct, frozen=True, kw_only=True):

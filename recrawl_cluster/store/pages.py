@@ -74,6 +74,7 @@ class ShardedPages(Routing):
     log_of = by_ids("log_of", ascending)
     evidence_of = by_ids("evidence_of", ascending)
     log_since = on_range("log_since", ascending)
+    logged = by_ids("logged", aligned, rowwise=True)
     pings_after = by_ids("pings_after", aligned, rowwise=True)
 
     validators = by_ids("validators", ascending)

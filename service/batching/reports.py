@@ -33,7 +33,7 @@ from service.ingest.crawls import needs_rates
 from service.ingest.first_crawls import admitted
 from service.ingest.page_names import PageNames, PageRows, merge_names, resolve
 from service.ingest.recent_digests import RecentDigests
-from service.ingest.record import ACCEPTED, CrawlOutcome, PingOutcome, pages_of, ping, record
+from service.ingest.record import CrawlOutcome, PingOutcome, pages_of, ping, record
 from service.leases.settle import LeaseSettler, nobody
 from service.leases.starts import started
 from service.model.arrays import (
@@ -90,6 +90,8 @@ class CommittedCrawls(Columns):
     verdict: Codes
     lease_ended: Bools
     """True if the crawl's lease was in force and ended."""
+    is_request: Bools
+    """True if the crawl counts against the budget of its day."""
 
 
 CommittedT = TypeVar("CommittedT", CommittedCrawls, PingOutcome)
@@ -202,7 +204,10 @@ class Recorder:
                 tx, self.settler, crawls, attempt.page_id, now, added
             )
         committed = CommittedCrawls(
-            page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
+            page_id=crawls.page_id,
+            verdict=outcome.verdict,
+            lease_ended=lease_ended,
+            is_request=outcome.is_request,
         )
         # the end of a lease has queued its page already
         sooner = crawls.page_id[outcome.sooner & ~lease_ended]
@@ -270,7 +275,7 @@ class Recorder:
         if self.keeper is not None and any(self.keeper.counts(job.columns.token) for job in jobs):
             crawls = CrawlColumns.concatenate([job.columns for job in jobs])
             day = int(days_since_1970(now))
-            today = (committed.verdict == ACCEPTED) & begun_on(day, crawls)
+            today = committed.is_request & begun_on(day, crawls)
             self.keeper.count_reports(day, crawls.token[today], amounts_of(crawls)[today])
         self._queue_apart(sooner, now)
 

@@ -31,7 +31,7 @@ from service.core.pace import (
     room,
     taken,
 )
-from service.model.amounts import CRAWLS, is_money, typical_cost
+from service.model.amounts import CRAWLS, Amount, is_money, typical_cost
 from service.model.arrays import Bools, Floats
 from service.storage import Transaction
 from service.storage.budget.allotments import HeldAmounts
@@ -67,6 +67,11 @@ class Terms:
     """Unit of the budget (`model.amounts`)."""
     first_share: float = FIRST_SHARE
     """Maximum share of the cap of a host for first crawls, where the host has none of its own."""
+
+    @property
+    def amount(self) -> Amount:
+        """Amount a day with its unit."""
+        return Amount(self.budget, self.unit)
 
     @property
     def grain(self) -> float:

@@ -53,8 +53,7 @@ class BudgetInForce:
     @property
     def amount(self) -> Amount | None:
         """Amount a day; None: 0.2 crawls for each page."""
-        terms = self.terms
-        return None if terms is None else Amount(terms.budget, terms.unit)
+        return None if self.terms is None else self.terms.amount
 
     @property
     def unit(self) -> str:

@@ -37,6 +37,12 @@ def room_now(tx: Transaction, pace: Pace) -> float:
     return room(pace, kept=kept_at(demands, pace.at)).due
 
 
+def kept_for_windows(tx: Transaction, pace: Pace) -> float:
+    """Return the part of what is left of the day that stays for hosts with windows."""
+    demands = window_demands(tx, in_force(tx)) if tx.calendars.in_use else ()
+    return min(kept_at(demands, pace.at).due * pace.budget, pace.left)
+
+
 def held_by_servers(tx: Transaction, terms: Terms, pace: Pace) -> float:
     """Return the amount of this day that servers hold, and no lease has taken.
 

@@ -120,6 +120,7 @@ def sentence(answer: "BudgetAnswer") -> str:
         parts.append(_left(answer, answer.left_today, answer.left_now))
     if answer.set_by == "operator":
         parts.append(f"without this order: {answer.by_settings or 'the default'}")
+    parts += answer.plan_notices
     if answer.notice:
         parts.append(answer.notice)
     return "; ".join(parts)
@@ -133,6 +134,8 @@ def _left(answer: "BudgetAnswer", left: float, at_once: float) -> str:
     if at_once >= left:
         return f"{rest}, all of them at once"
     rest += f", {shown(at_once)} of them at once"
+    if answer.left_in_windows:
+        rest += f", {shown(answer.left_in_windows)} kept for hosts with windows"
     if answer.unit != CRAWLS or not answer.amount:
         return f"{rest}, the others with the hours"
     return f"{rest}, then one each {span(DAY_S / answer.amount)}"

@@ -8,7 +8,7 @@ import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson
-from service.model.known_shares import ground_of_plan
+from service.model.known_shares import ground_of_costs, ground_of_plan
 from service.model.words import counted, number
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def plan(
 
     with connected(to, api_key) as client:
         if not bandwidth:
-            present = client.epoch().bandwidth or LEAST
+            present = client.budget().amount or client.epoch().bandwidth or LEAST
             wanted = (min(max(present * multiple, LEAST), MOST) for multiple in MULTIPLES)
             bandwidth = list(dict.fromkeys(wanted))
         answer = client.plan(*bandwidth, limit=limit)
@@ -62,6 +62,9 @@ def show(answer: "PlanAnswer") -> None:
     from rich.table import Table
     from rich.text import Text
 
+    of_pages = answer.n_pages, answer.n_copies, answer.n_assumed
+    costs = ground_of_costs(answer.n_pages, answer.n_assumed_costs, answer.unit)
+    grounds = [each for each in (ground_of_plan(*of_pages), costs) if each]
     console, answer = Console(), in_large_units(answer)
     hosts = f"{counted(answer.n_pages, 'page')} of {counted(answer.n_hosts, 'host')}"
     ground = f"{hosts}, by epoch {answer.epoch}"
@@ -69,7 +72,7 @@ def show(answer: "PlanAnswer") -> None:
         least = f"{_number(answer.min_bandwidth)} {answer.unit}"
         ground += f"; minimum crawl rates need {least} a day"
     console.print(Text(ground))
-    if ground := ground_of_plan(answer.n_pages, answer.n_copies, answer.n_assumed):
+    for ground in (*grounds, *answer.plan_notices):
         console.print(Text(ground))
     heads = (
         *(f"{answer.unit} a day", "for new pages", "used", "fresh", "harmonic cost"),
@@ -102,7 +105,8 @@ def in_large_units(answer: "PlanAnswer") -> "PlanAnswer":
 
     def scaled(item: "BudgetPlan") -> "BudgetPlan":
         amounts = {name: getattr(item, name) for name in AMOUNTS}
-        return replace(item, **{name: value and value / size for name, value in amounts.items()})
+        scales = {name: value and value / size for name, value in amounts.items()}
+        return replace(item, **scales, gain=item.gain and item.gain * size)
 
     return replace(
         answer,
@@ -121,7 +125,7 @@ def _row(item: "BudgetPlan", *, present: bool = False) -> tuple[str, ...]:
         _number(item.bandwidth_used),
         "" if share is None else f"{share:.1%}",
         _number(item.harmonic_cost, 4),
-        _small(item.multiplier),
+        _small(item.gain),
         f"{item.n_starved:,}" if item.n_starved else "",
     )
 
@@ -134,7 +138,7 @@ def _small(value: float | None) -> str:
 
 
 def _busiest(item: "BudgetPlan") -> list[str]:
-    """Return the busiest hosts and tags of a plan, or the reason why an epoch would fail."""
+    """Return the busiest hosts and tags of a plan and its losses, or why an epoch would fail."""
     if not item.feasible:
         starved = (f"page {page.page_id} ({_number(page.min_crawl_rate)})" for page in item.starved)
         return [f"{_number(item.bandwidth)}: {item.reason}; starved: {', '.join(starved)}"]
@@ -142,8 +146,15 @@ def _busiest(item: "BudgetPlan") -> list[str]:
     hosts = (f"{h.host} {_number(h.crawl_rate)}" + " (cap)" * h.at_cap for h in busy)
     tags = (f"{tag.tag} {_number(tag.crawl_rate)}" for tag in item.tags if tag.crawl_rate)
     lists = (("host", list(hosts) if len(item.hosts) > 1 else []), ("tag", list(tags)))
+    lost = [
+        f"{each.host} {_number(each.by_delay + each.by_closures, 3)} of {_number(each.wanted, 3)}"
+        for each in item.window_losses
+    ]
     budget = f"at {_number(item.bandwidth)} a day"
-    return [f"{budget}, crawls by {name}: {', '.join(each)}" for name, each in lists if each]
+    lines = [f"{budget}, crawls by {name}: {', '.join(each)}" for name, each in lists if each]
+    if lost:
+        lines.append(f"{budget}, crawls a day lost to windows: {', '.join(lost)}")
+    return lines
 
 
 def _number(value: float | None, digits: int = 6) -> str:

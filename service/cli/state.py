@@ -163,7 +163,8 @@ def _epoch_of(state: dict[str, Any]) -> str:
     newest = f"{epoch['epoch']}, published {_ago(state, epoch['published_at'])}"
     if epoch["newest"] != epoch["epoch"]:
         newest += f"; {epoch['newest']} {epoch['status']}"
-    return newest if epoch["reason"] is None else f"{newest}: {epoch['reason']}"
+    newest = newest if epoch["reason"] is None else f"{newest}: {epoch['reason']}"
+    return "; ".join([newest, *epoch.get("plan_notices", ())])
 
 
 def _none_yet(state: dict[str, Any]) -> str:

@@ -223,6 +223,27 @@ class OpenHours:
         rate = np.maximum(rate, 1e-9)
         return np.asarray(np.minimum(self.share / (rate * self.step(1.0 / rate)), 1.0))
 
+    def spells(self, rate: Floats) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Return the intervals of pages at crawl rates, 1/day, and the share of the time in each.
+
+        The first ones have some closures, or none, and the second ones have one more. A host that
+        never opens is crawled once in its horizon.
+
+        >>> day = np.datetime64("2026-05-01", "us") + np.arange(10) * np.timedelta64(1, "D")
+        >>> hours = OpenHours.of(day, day + np.timedelta64(12, "h"), day[0], day[-1])
+        >>> [[column.round(2).tolist() for column in each] for each in hours.spells(np.array([24]))]
+        [[[0.04], [0.46]], [[0.54], [0.54]]]
+        """
+        if self.is_never_open:
+            whole = np.full(len(rate), _us(self.until - self.begin) / DAY_US)
+            return (whole, np.ones(len(rate))), (whole, np.zeros(len(rate)))
+        step = self.step(1.0 / rate)
+        each = len(self.closures) * step / self.open_days  # closures of an interval
+        few, closure = np.floor(each), self.closures.mean() if len(self.closures) else 0.0
+        short, whole = step + few * closure, step + each * closure
+        more = short + closure
+        return (short, (1.0 - each + few) * short / whole), (more, (each - few) * more / whole)
+
     def due(self, last: Instants, days: Floats, least: ArrayLike = 0) -> Instants:
         """Return due times, which are instants of open time, for intervals after the last crawls.
 

@@ -41,6 +41,15 @@ def is_free(cost: Floats) -> Bools:
     return free
 
 
+def n_assumed(cost: Floats) -> int:
+    """Return the number of pages whose crawls have reported no cost.
+
+    >>> n_assumed(np.array([0.0, LEAST, 0.002]))
+    1
+    """
+    return int(np.count_nonzero(cost == 0))
+
+
 def payable(cost: Floats, most: float) -> Floats:
     """Return (N,) costs as means count them: 0 where a crawl costs more than a day's budget.
 

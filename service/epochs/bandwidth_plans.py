@@ -11,11 +11,17 @@ from service.core.allocation.problem import Allocation
 from service.core.checks import BandwidthInfeasible
 from service.core.common_values import alone
 from service.core.division import Division, Wanted, divided, reserved
-from service.epochs.capacities import WindowLoss, worst
+from service.epochs.capacities import Capacities, WindowLoss, worst
 from service.epochs.constraints import CONSTRAINED, LEAST
 from service.epochs.delay_losses import DelayLoss, delay_losses
-from service.epochs.division import ONE_EACH
-from service.epochs.optimum import AllocationInput, capacities_of, optimum_in_windows, priced
+from service.epochs.division import ONE_EACH, UnitCosts
+from service.epochs.optimum import (
+    AllocationInput,
+    Optimum,
+    capacities_of,
+    optimum_in_windows,
+    priced,
+)
 from service.epochs.plan import Plan
 from service.epochs.solve import total_costs
 from service.epochs.windows import HostWindows
@@ -28,6 +34,8 @@ from service.model.known_shares import expected_share
 
 MOST_LISTED = 1_000
 """Maximum number of hosts, of tags and of starved pages that a plan lists."""
+MORE = 0.01
+"""Part of a bandwidth by which the plan is larger that shows the gain of one more crawl."""
 USED_UP = 1e-9
 """Relative distance of a host's multiplier above that of all pages that means a full cap."""
 PLANNED = {
@@ -77,6 +85,8 @@ class Basis:
     of their URL group forbids these."""
     n_assumed: int
     """Pages without evidence, whose change rates are assumed."""
+    n_assumed_costs: int = 0
+    """As in `Certificate`."""
     posterior: RatePosterior | None = None
     """As in `AllocationInput`."""
     windows: HostWindows | None = None
@@ -92,6 +102,8 @@ class Ranked(NamedTuple):
     """Crawls a day."""
 
 
+Freshness = tuple[float | None, float | None, float | None]
+"""Harmonic and binary cost, and the fresh share; None: not known."""
 UNKNOWN = None, None, None
 """Costs and fresh share while all change rates are assumed."""
 NONE = Ranked(np.zeros(0, np.int64), np.zeros(0))
@@ -120,31 +132,31 @@ def reduced(pages: EpochColumns) -> EpochColumns:
     )
 
 
+class _Allocated(NamedTuple):
+    """An allocation of a bandwidth, and its costs."""
+
+    budget: Division
+    optimum: Optimum
+    capacities: Capacities | None
+    harmonic: float | None
+    """The costs of the pages with a copy, and the fresh share of all; None: not known."""
+    binary: float | None
+    fresh_share: float | None
+
+
 def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = None) -> Solved:
     """Return the plan of a bandwidth; `start` is the multiplier of a similar plan."""
-    pages, estimates, costs = basis.pages, basis.estimates, ONE_EACH
+    pages, costs = basis.pages, ONE_EACH
     if plan.unit != CRAWLS:
         pages, costs = alone(priced(pages, plan.unit, bandwidth))
-    budget = _division(basis, plan, bandwidth, costs.mean)
-    problem = AllocationInput(
-        pages,
-        estimates,
-        plan.objective,
-        budget.planned,
-        basis.caps,
-        costs.of_pages,
-        basis.posterior,
-    )
     try:
-        capacities = capacities_of(pages, basis.windows, plan)
-        allocation, audits, caps, crawls = alone(optimum_in_windows(problem, start, capacities))
+        own = _allocated(basis, plan, (pages, costs), bandwidth, start)
     except BandwidthInfeasible:
         return _infeasible(pages, bandwidth, plan.unit, costs.of_pages)
-    rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability
+    budget, (allocation, audits, caps, crawls) = own.budget, own.optimum
     has_any = bool(basis.has_copy.any())
-    harmonic, binary, share = _freshness(basis, pages, rates, plan) if has_any else UNKNOWN
-    own = pages.importance, estimates.change_rate
-    slow = alone(delay_losses(capacities, own, crawls, plan.timing))
+    of_pages = pages.importance, basis.estimates.change_rate
+    slow = alone(delay_losses(own.capacities, of_pages, crawls, plan.timing))
     figures = BudgetPlan(
         bandwidth=bandwidth,
         planned=budget.planned if has_any else 0.0,
@@ -154,10 +166,11 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
         feasible=True,
         bandwidth_used=allocation.bandwidth_used + audits.total if has_any else 0.0,
         multiplier=_finite(allocation.multiplier) if has_any else None,
-        harmonic_cost=harmonic,
-        binary_cost=binary,
-        fresh_share=share,
-        window_losses=[_loss(loss) for loss in alone(worst(capacities, crawls))],
+        gain=_gain(basis, plan, (pages, costs), own),
+        harmonic_cost=own.harmonic,
+        binary_cost=own.binary,
+        fresh_share=own.fresh_share,
+        window_losses=[_loss(loss) for loss in alone(worst(own.capacities, crawls))],
         delay_losses=[_delay_loss(loss) for loss in slow],
     )
     crawls = np.where(basis.has_copy, crawls, 0.0)
@@ -165,13 +178,56 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     return Solved(figures, *ranked, _at_cap(basis.caps, caps, allocation))
 
 
+def _allocated(
+    basis: Basis,
+    plan: Plan,
+    at: tuple[EpochColumns, UnitCosts],
+    bandwidth: float,
+    start: float | None,
+) -> _Allocated:
+    """Return the optimum of a bandwidth, `at` pages and costs; raise `BandwidthInfeasible`."""
+    pages, costs = at
+    budget = _division(basis, plan, bandwidth, costs.mean)
+    problem = AllocationInput(
+        pages,
+        basis.estimates,
+        plan.objective,
+        budget.planned,
+        basis.caps,
+        costs.of_pages,
+        basis.posterior,
+    )
+    capacities = capacities_of(pages, basis.windows, plan)
+    optimum = alone(optimum_in_windows(problem, start, capacities))
+    rates = optimum.allocation.crawl_rate + optimum.audits.of_pages
+    freshness: Freshness = UNKNOWN
+    if basis.has_copy.any():
+        freshness = _freshness(basis, pages, (rates, optimum.allocation.crawl_probability), plan)
+    return _Allocated(budget, optimum, capacities, *freshness)
+
+
+def _gain(
+    basis: Basis, plan: Plan, at: tuple[EpochColumns, UnitCosts], own: _Allocated
+) -> float | None:
+    """Return the decrease of the harmonic cost by one more of the budget; None: it is not known.
+
+    The multiplier is no such decrease. It belongs to crawls at random times, and to change rates
+    as they count under doubt. The cost is that of the timing in force, by mean rates.
+    """
+    if own.harmonic is None:
+        return None
+    bandwidth, more = own.budget.budget, own.budget.budget * MORE
+    above = _allocated(basis, plan, at, bandwidth + more, own.optimum.allocation.multiplier)
+    return None if above.harmonic is None else (own.harmonic - above.harmonic) / more
+
+
 def _freshness(
     basis: Basis, pages: EpochColumns, rates: tuple[Floats, Floats], plan: Plan
-) -> tuple[float | None, float | None, float | None]:
+) -> Freshness:
     """Return the two costs of the pages that have a copy, and the fresh share of all pages."""
     own = np.where(basis.has_copy, pages.importance, 0.0)
     copies = replace(pages, importance=own)
-    harmonic, binary = total_costs(copies, basis.estimates, rates, plan.timing)
+    harmonic, binary = total_costs(copies, basis.estimates, rates, plan.timing, basis.windows)
     of_all = float(pages.importance.sum()) + basis.importance_apart
     share = expected_share(float(own.sum()) - binary, of_all, len(pages) - basis.n_assumed)
     return UNKNOWN if share is None else (_finite(harmonic), binary, share)

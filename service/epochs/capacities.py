@@ -5,7 +5,7 @@ A page whose interval is shorter than a closure makes up for one crawl of it and
 pages may plan for more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -103,6 +103,18 @@ def kept(hours: OfPages, rate: Floats) -> Floats:
     for own, row in by_hours(hours):
         share[row] = 0.0 if own.is_never_open else own.kept(rate[row])
     return share
+
+
+def spells(hours: OfPages, rate: Floats) -> Iterator[tuple[Ints, Floats, Floats]]:
+    """Yield the intervals that closures leave of the crawls of (N,) pages at rates, 1/day.
+
+    Each has the rows of pages, their intervals in days, and the shares of the time that these take.
+    """
+    for own, rows in by_hours(hours):
+        row = rows[rate[rows] > 0]
+        if row.size:
+            for interval, share in own.spells(rate[row]):
+                yield row, interval, share
 
 
 def limited(caps: CapColumns, windows: HostWindows, limits: dict[int, float]) -> CapColumns:

@@ -7,7 +7,7 @@ from typing import Any
 from service.budget.in_force import BudgetInForce
 from service.core.division import FIRST_SHARE
 from service.core.estimators.base import Estimator
-from service.model.amounts import CRAWLS
+from service.model.amounts import CRAWLS, Amount
 from service.model.domain import Timing
 
 
@@ -53,6 +53,11 @@ class Plan:
         bandwidth = None if amount is None else amount.value
         unit = CRAWLS if amount is None else amount.unit
         return replace(self, bandwidth=bandwidth, unit=unit)
+
+    @property
+    def budget(self) -> Amount | None:
+        """Amount a day with its unit; None: none is set."""
+        return None if self.bandwidth is None else Amount(self.bandwidth, self.unit)
 
     @property
     def with_urgency(self) -> bool:

@@ -15,12 +15,14 @@ from service.core.allocation.problem import Allocation
 from service.core.common_values import Joint, count, total
 from service.core.costs import costs as costs_of
 from service.core.division import Division, Wanted
+from service.core.prices import n_assumed
 from service.core.quantiles import percentiles
 from service.core.shared_changes import ShareEvidence
 from service.epochs.ages import exposures as aged_exposures
 from service.epochs.ages import hot_apart
-from service.epochs.capacities import WindowLoss, worst
+from service.epochs.capacities import WindowLoss, spells, worst
 from service.epochs.change_hours import Hours
+from service.epochs.constraints import CONSTRAINED, ROUNDING
 from service.epochs.delay_losses import DelayLoss, delay_losses
 from service.epochs.division import (
     ONE_EACH,
@@ -112,7 +114,9 @@ def solve(problem: Problem) -> Joint[EpochResult]:
     n_pages = yield from count(len(problem.pages))
     requests = yield from joined(problem.requests)
     problem, plan, costs = problem._replace(requests=requests), problem.plan, ONE_EACH
+    n_assumed_costs = 0
     if plan.unit != CRAWLS and plan.bandwidth is not None:
+        n_assumed_costs = yield from count(n_assumed(problem.pages.cost))
         pages, costs = yield from priced(problem.pages, plan.unit, plan.bandwidth)
         problem = problem._replace(pages=pages)
     pages, estimates = problem.pages, problem.estimates
@@ -139,7 +143,8 @@ def solve(problem: Problem) -> Joint[EpochResult]:
     of_pages = rates.crawl, rates.crawl_probability
     a_day = rates.crawl if costs.of_pages is None else rates.crawl * costs.of_pages
     window_demand = yield from demand(problem.windows, pages.host_id, a_day)
-    harmonic, binary = yield from total(total_costs(pages, estimates, of_pages, plan.timing))
+    costs_of_part = total_costs(pages, estimates, of_pages, plan.timing, problem.windows)
+    harmonic, binary = yield from total(costs_of_part)
     certificate = Certificate(
         bandwidth=budget.budget,
         unit=plan.unit,
@@ -164,6 +169,8 @@ def solve(problem: Problem) -> Joint[EpochResult]:
         window_demand=window_demand,
         feedback=feedback,
         still_due=urgencies.still_due,
+        n_assumed_costs=n_assumed_costs,
+        min_bandwidth=wants.minima / (1 + ROUNDING) if plan.objective == CONSTRAINED else None,
     )
     return EpochResult(schedule, certificate, urgencies.evidence)
 
@@ -249,12 +256,38 @@ def _urgencies(
 
 
 def total_costs(
-    pages: EpochColumns, estimates: RateEstimates, rates: tuple[Floats, Floats], timing: Timing
+    pages: EpochColumns,
+    estimates: RateEstimates,
+    rates: tuple[Floats, Floats],
+    timing: Timing,
+    windows: HostWindows | None = None,
 ) -> tuple[float, float]:
     """Return the harmonic and the binary cost of all pages at crawl rates and probabilities.
 
-    Pages with noisy pings count as on Poisson clocks, which bounds their costs from above.
+    Pages with noisy pings count as on Poisson clocks, which bounds their costs from above. Pages
+    of hosts with windows count by the intervals that their closures leave.
     """
+    hours = None if windows is None else windows.of_pages(pages.host_id)
+    if hours is None:
+        return _total_costs(pages, estimates, rates, timing)
+    of_spells = list(spells(hours, rates[0]))
+    inside = np.zeros(len(pages), np.bool_)
+    for row, *_ in of_spells:
+        inside[row] = True
+    outside = replace(pages, importance=np.where(inside, 0.0, pages.importance))
+    sums = [_total_costs(outside, estimates, rates, timing)]
+    for row, interval, share in of_spells:
+        own = pages.take(row)
+        own = replace(own, importance=own.importance * share)
+        at = RateEstimates(*(column[row] for column in estimates))
+        sums.append(_total_costs(own, at, (1.0 / interval, rates[1][row]), timing))
+    harmonic, binary = (sum(each) for each in zip(*sums, strict=True))
+    return harmonic, binary
+
+
+def _total_costs(
+    pages: EpochColumns, estimates: RateEstimates, rates: tuple[Floats, Floats], timing: Timing
+) -> tuple[float, float]:
     total = np.zeros(2)
     for start in range(0, len(pages), COST_BLOCK):
         block = slice(start, start + COST_BLOCK)

@@ -14,17 +14,19 @@ import numpy as np
 
 from recrawl_client.wire.plan import BudgetPlan, PlanAnswer, PlannedHost, PlannedTag, StarvedPage
 from service.budget.in_force import BudgetInForce
+from service.budget.plan_notices import behind, failing, planned_budget
 from service.budget.shown import importance_waiting
+from service.core import prices
 from service.core.common_values import alone
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
-from service.epochs.division import divides, sharing, wanted_within, with_copy
+from service.epochs.division import PAGES_PER_CRAWL, divides, sharing, wanted_within, with_copy
 from service.epochs.optimum import priced
 from service.epochs.plan import Plan
 from service.epochs.windows import load_windows
 from service.estimation.estimates import doubted, estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
 from service.estimation.shard_rates import EpochFacts, ShardRates
-from service.model.amounts import CRAWLS
+from service.model.amounts import CRAWLS, Amount
 from service.model.arrays import Ints, distinct, instant
 from service.model.assumed_rates import assumed
 from service.model.errors import EpochNotFound, PlanTooLarge
@@ -38,10 +40,12 @@ MOST_PAGES = 20_000_000
 class Kept(NamedTuple):
     """The input of plans, and the plan of the bandwidth in force."""
 
-    after: tuple[int, int, str]
-    """Epoch in force, the last epoch if that failed, else 0, and the unit of the budget."""
+    after: tuple[int, int, Amount | None]
+    """Epoch in force, the last epoch if that failed, else 0, and the budget."""
     basis: Basis
     in_force: Solved
+    notices: list[str]
+    """Notices about the schedule in force."""
 
 
 class WhatIf:
@@ -79,7 +83,7 @@ class WhatIf:
         """
         with self._turn:
             self.n_questions += 1
-            _, basis, present = self.kept = self._current()
+            _, basis, present, notices = self.kept = self._current()
             plans = {basis.in_force.bandwidth: present}
             for each in bandwidths:
                 plans[each] = plans.get(each) or planned(basis, self.plan, each)
@@ -91,8 +95,10 @@ class WhatIf:
             n_pages=len(basis.pages),
             n_copies=int(np.count_nonzero(basis.has_copy)),
             n_assumed=basis.n_assumed,
+            n_assumed_costs=basis.n_assumed_costs,
             n_hosts=len(basis.hosts.ids),
             min_bandwidth=minima(basis.pages, self.plan),
+            plan_notices=notices,
             unit=self.plan.unit,
             in_force=in_force,
             items=items,
@@ -108,14 +114,18 @@ class WhatIf:
         with self.store.begin(write=False) as tx:
             newest = tx.newest_epoch()
             failed = newest.epoch if newest is not None and newest.reason is not None else 0
-            after = tx.number_in_force(), failed, self.plan.unit
+            after = tx.number_in_force(), failed, self.plan.budget
         if self.kept is not None and self.kept.after == after:
             return self.kept
         self.kept = None  # first, because two would take twice the memory
         with self.store.read_whole() as tx:
             basis = self._read(tx)
-        record = basis.in_force
-        return Kept(after, basis, planned(basis, self.plan, record.bandwidth, record.multiplier))
+            last = tx.epoch_in_force()
+        record, bandwidth = basis.in_force, _bandwidth(basis, self.plan)
+        start = record.multiplier if record.unit == self.plan.unit else None
+        notices = failing(last, newest), behind(last, self.plan.budget)
+        present = planned(basis, self.plan, bandwidth, start)
+        return Kept(after, basis, present, [each for each in notices if each])
 
     def _read(self, tx: Transaction) -> Basis:
         last = tx.epoch_in_force()
@@ -144,6 +154,7 @@ class WhatIf:
         # an epoch reads held pages without their importance
         apart = of_all - float(pages.importance.sum()) + importance_waiting(tx)
         n_assumed = int(np.count_nonzero(assumed(pages)))
+        n_assumed_costs = 0 if self.plan.unit == CRAWLS else prices.n_assumed(pages.cost)
         pages = reduced(pages)
         return Basis(
             epoch=last.epoch,
@@ -158,6 +169,7 @@ class WhatIf:
             hosts=Members.of(slice(None), pages.host_id),
             tags=_tags(tx, pages.page_id),
             n_assumed=n_assumed,
+            n_assumed_costs=n_assumed_costs,
             has_copy=has_copy,
             importance_apart=apart,
         )
@@ -168,6 +180,16 @@ class WhatIf:
             hosts = tx.host_names(_shown(basis.hosts, [each.hosts for each in solved], limit))
             tags = tx.tag_names(_shown(basis.tags, [each.tags for each in solved], limit))
         return [_listed(basis, each, hosts, tags, limit) for each in solved]
+
+
+def _bandwidth(basis: Basis, plan: Plan) -> float:
+    """Return the amount a day with which the next epoch plans."""
+    if plan.bandwidth is not None:
+        return plan.bandwidth
+    record = basis.in_force
+    if planned_budget(record) is None:
+        return record.bandwidth
+    return (basis.wants.n_copies or len(basis.pages)) / PAGES_PER_CRAWL
 
 
 def _tags(tx: Transaction, page_id: Ints) -> Members:

@@ -46,6 +46,15 @@ class HostWindows(NamedTuple):
         """(H,) which hosts may be closed at some time."""
         return np.fromiter(map(bool, self.hours), np.bool_, len(self.hours))
 
+    def of_pages(self, host_id: Ints) -> OfPages | None:
+        """Return the hours of (N,) pages by the hosts in `host_id`; None: no host may be closed."""
+        closed = closing(self)
+        if closed is None:
+            return None
+        place = places(host_id, closed.host_id)
+        hours: OfPages = np.append(closed.hours, np.array([None]))[place]
+        return hours
+
     def where(self, mask: Bools | slice) -> "HostWindows":
         """Return the hosts that a mask selects, or of a stretch."""
         columns: list[Any] = [column[mask] for column in self]

@@ -352,7 +352,11 @@ class HistoryCounter(Counter):
             tallies = tallies_of(each, at)
             calibrations = self._compared(each)
             tallies[at] = replace(tallies[at], calibrations=calibrations)
-            parts += [StepSums(step, number, tally) for step, tally in tallies.items()]
+            # a late crawl shows no epoch of its step
+            parts += [
+                StepSums(step, number if step == at else 0, tally)
+                for step, tally in tallies.items()
+            ]
         return parts
 
     def _compared(self, commits: list[CrawlEvents]) -> Calibrations:

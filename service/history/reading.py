@@ -1,7 +1,7 @@
 """Reading of the history: rows of ten minutes joined to longer ones, the running step included."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -118,11 +118,13 @@ def _rows(
     for one in [*stored, *_running(parts, host_id)]:
         by_row[floor(one.at, step)].append(one)
     # a step stays open while a part of it is not in its row
-    open_from = min([part.at for part in parts] + [step_of(now)])
-    return [
+    open_from, runs = min([part.at for part in parts] + [step_of(now)]), floor(now, step)
+    rows = [
         _row(at, complete=at + step <= open_from, steps=steps, calibrations=calibrations[at])
         for at, steps in sorted(by_row.items())
     ]
+    in_force = tx.number_in_force() or None
+    return [replace(row, epoch=in_force) if row.at == runs else row for row in rows]
 
 
 def _running(parts: list[StepSums], host_id: int) -> list[HistoryStep]:

@@ -5,6 +5,7 @@ its step by the next round.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from service.core.estimators.base import Estimator
 from service.history.gauges import measure
 from service.model.arrays import Ints
+from service.model.domain import Epoch
 from service.model.history import ALL_HOSTS, STEP, Gauges, StepSums, Tally, merged_parts, step_of
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
@@ -27,6 +29,8 @@ FEW_PAGES = 100_000
 """Maximum page_ids of a corpus whose loads are measured after each epoch, beside each step."""
 LOADS_KEPT = timedelta(hours=1)
 """Time for which a measurement of loads is kept, and with it the cursors through its order."""
+MOST_EPOCHS = 200
+"""Maximum number of epochs among which a step looks for its own."""
 NO_HOSTS = np.zeros(0, np.int64)
 
 
@@ -109,22 +113,31 @@ class HistoryKeeper:
     def _write(
         self, tx: Transaction, begin: datetime, last: datetime, gauges: dict[int, Gauges]
     ) -> None:
-        number = tx.number_in_force() or None
         by_step: dict[datetime, list[StepSums]] = defaultdict(list)
         for part in merged_parts(tx.take_parts(begin, MOST_TAKEN)):
             by_step[part.at].append(part)
             tx.add_calibrations(part.at, part.epoch, part.tally.calibrations)
         # a step without parts has a row too, with its gauges
         by_step[last] += []
+        epochs = [each for each in tx.epochs(None, MOST_EPOCHS) if each.certificate is not None]
         for at, parts in sorted(by_step.items()):
-            epoch = max([part.epoch for part in parts], default=0) or None
+            epoch = in_force_at(epochs, at + STEP)
             tally = Tally.merged(part.tally for part in parts)
             own = gauges if at == last else {}
-            tx.add_to_step(ALL_HOSTS, at, epoch or number, tally, own.get(ALL_HOSTS))
+            tx.add_to_step(ALL_HOSTS, at, epoch, tally, own.get(ALL_HOSTS))
             hosts = tally.busiest()
             for row, host_id in enumerate(hosts.host_id.tolist()):
                 one = Tally(hosts.host_id[row : row + 1], hosts.counts[row : row + 1])
-                tx.add_to_step(host_id, at, epoch or number, one, own.get(host_id))
+                tx.add_to_step(host_id, at, epoch, one, own.get(host_id))
+
+
+def in_force_at(epochs: Sequence[Epoch], at: datetime) -> int | None:
+    """Return the number of the epoch, of some with the newest first, that was in force at an end.
+
+    None: none was in force, or it is older than these.
+    """
+    numbers = (each.epoch for each in epochs if each.finished_at and each.finished_at < at)
+    return next(numbers, None)
 
 
 def _hosts(parts: list[StepSums], at: datetime) -> Ints:

@@ -21,7 +21,7 @@ def past_crawls(
 
     A crawl under a lease is none, however late the clock of its crawler is.
     """
-    past = _past(tx, states, groups.page, crawls.observed_at, crawls.token == 0)
+    past = is_past_at(tx, states, groups.page, crawls.observed_at, crawls.token == 0)
     return past if past.any() else None
 
 
@@ -36,13 +36,15 @@ def without_past_answers(
     absent = IS_ABSENT[states.outcome]
     absent[groups.page[IS_ABSENT[outcome]]] = True
     every = np.arange(len(states))
-    past = _past(tx, states, every, states.last_observed_at, absent & ~states.gone)
+    past = is_past_at(tx, states, every, states.last_observed_at, absent & ~states.gone)
     if not past.any():
         return states
     return replace(states, gone=states.gone | past)
 
 
-def _past(tx: Transaction, states: PageStates, page: Ints, at: Instants, may_be: Bools) -> Bools:
+def is_past_at(
+    tx: Transaction, states: PageStates, page: Ints, at: Instants, may_be: Bools
+) -> Bools:
     """Return which of some instants at pages, by their rows, are past among those that may be."""
     past = np.zeros(len(at), np.bool_)
     if not may_be.any():

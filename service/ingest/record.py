@@ -24,6 +24,7 @@ from service.ingest.first_crawls import (
     forget_moved,
     with_unlinked,
 )
+from service.ingest.late import late_events, late_requests
 from service.ingest.past import past_crawls
 from service.ingest.pings import notice
 from service.ingest.recent_digests import RecentDigests
@@ -79,6 +80,14 @@ class CrawlOutcome(NamedTuple):
     """True if the crawl shows the sign of an incident of its host; None: no crawl does."""
     past: Bools | None = None
     """True if an accepted crawl is past (`model.past`); None: none is."""
+    late: Bools | None = None
+    """True if a late crawl counts as a request (`ingest.late`); None: none does."""
+
+    @property
+    def is_request(self) -> Bools:
+        """True if the crawl counts against the budget of its day."""
+        accepted: Bools = self.verdict == ACCEPTED
+        return accepted if self.late is None else accepted | self.late
 
     @property
     def is_news(self) -> Bools:
@@ -130,6 +139,7 @@ def record(
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     note_lost(tx, verdict, crawls.page_id)
     verdict[crawls.page_id == UNSPECIFIED] = ELSEWHERE
+    late = _count_late(tx, states, row, crawls, verdict, rules)
     if crawls.verdict is not None:
         verdict = np.where(crawls.refused, crawls.verdict, verdict)
     sooner, events, again, unlinked = np.zeros(len(crawls), np.bool_), None, NO_PAGES, NO_PAGES
@@ -141,13 +151,8 @@ def record(
         in_force = rules.of(tx)
         if (proven := proofs(tx, before, groups, accepted)) is not None:
             before = unlearnt(tx, before, proven, in_force)
-        outcome = outcomes(accepted)
-        some = doubts(tx, before, groups, accepted, outcome, recent or RecentDigests(bits=1))
-        if some is not None:
-            outcome[some.doubtful] = DOUBTFUL
-            in_incident = _spread_out(some.in_incident, newer, len(crawls))
-        if (behind := walls(tx, before, groups, accepted, outcome)) is not None:
-            outcome[behind] = Outcome.absent
+        outcome, of_incident = _judged(tx, before, groups, accepted, recent)
+        in_incident = _spread_out(of_incident, newer, len(crawls))
         began_at = accepted.observed_at if starts is None else starts[newer]
         began = Began(began_at, pings_ahead(tx, before, groups, began_at))
         after, entries, comparison = observe(before, groups, accepted, in_force, began, outcome)
@@ -170,7 +175,24 @@ def record(
         first = first_crawls(before, after, groups, accepted, comparison)
         first = with_unlinked(tx, first, unlinked)
     again = distinct(np.append(again, admitted(tx, added, first)))
-    return CrawlOutcome(verdict, sooner, again, states, newer, events, in_incident, past)
+    return CrawlOutcome(verdict, sooner, again, states, newer, events, in_incident, past, late)
+
+
+def _judged(
+    tx: Transaction,
+    before: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    recent: RecentDigests | None,
+) -> tuple[Codes, Bools | None]:
+    """Return the (N,) outcomes of crawls, and which are of a host's incident; None: none is."""
+    outcome = outcomes(crawls)
+    some = doubts(tx, before, groups, crawls, outcome, recent or RecentDigests(bits=1))
+    if some is not None:
+        outcome[some.doubtful] = DOUBTFUL
+    if (behind := walls(tx, before, groups, crawls, outcome)) is not None:
+        outcome[behind] = Outcome.absent
+    return outcome, None if some is None else some.in_incident
 
 
 def _save_validators(
@@ -296,6 +318,25 @@ def _spread_out(of_newer: Bools | None, newer: Ints, n: int) -> Bools | None:
     mask = np.zeros(n, np.bool_)
     mask[newer] = of_newer
     return mask
+
+
+def _count_late(
+    tx: Transaction,
+    states: PageStates,
+    row: Ints,
+    crawls: CrawlColumns,
+    verdict: Codes,
+    rules: Rules | InForce,
+) -> Bools | None:
+    """Count late crawls that were requests, and return which they are; None: none is."""
+    late = positions(verdict == LATE)
+    if not len(late):
+        return None
+    late = late[late_requests(tx, states, row[late], crawls.take(late))]
+    if not len(late):
+        return None
+    tx.count(late_events(states, row[late], crawls.take(late), rules.of(tx)))
+    return _spread_out(np.ones(len(late), np.bool_), late, len(crawls))
 
 
 def _rows_of(states: PageStates, page_id: Ints) -> Ints:

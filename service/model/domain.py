@@ -373,6 +373,12 @@ class Certificate:
     still_due: float | None = None
     """Crawls that earlier epochs made due and that are still to be made when requests were counted,
     beside those of the time since; None: nobody's crawls are counted."""
+    n_assumed_costs: int | None = None
+    """Pages whose crawls have reported no cost in `unit`; 0 under a budget of crawls. None: the
+    epoch is older than this."""
+    min_bandwidth: float | None = None
+    """Sum of the minimum crawl rates of pages with a copy, in `unit` a day; None: the epoch is
+    older than this, or the objective leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ A page without a copy is not fresh. A share that change rates lead to expect is 
 one page has evidence: before, all rates are assumed, and so would be the share.
 """
 
-from service.model.words import counted
+from service.model.amounts import typical_cost
+from service.model.words import counted, number
 
 NO_COPY = "no page has a copy yet"
 NO_EVIDENCE = "not known before a page is crawled a second time"
@@ -73,3 +74,20 @@ def ground_of_plan(n_pages: int, n_copies: int, n_assumed: int) -> str:
     elif n_assumed:
         texts.append(f"the change rates of {n_assumed:,} are assumed")
     return "; ".join(texts)
+
+
+def ground_of_costs(n_pages: int, n_assumed_costs: int | None, unit: str) -> str:
+    """Return that a plan rests on assumed costs; empty if it does not.
+
+    >>> ground_of_costs(200, 150, "bytes")
+    'the costs of 150 of 200 pages are assumed, so this plan in bytes is uncertain'
+    >>> ground_of_costs(200, 0, "bytes")
+    ''
+    """
+    if not n_assumed_costs:
+        return ""
+    costs = f"{n_assumed_costs:,} of {counted(n_pages, 'page')}"
+    if n_assumed_costs >= n_pages:
+        typical = f"{number(typical_cost(unit))} {unit} a crawl"
+        return f"no crawl has reported its cost, so this plan assumes {typical} and is uncertain"
+    return f"the costs of {costs} are assumed, so this plan in {unit} is uncertain"

@@ -112,7 +112,6 @@ def of_step(step: Row, gauges: Gauges, now: datetime) -> Iterator[Metric]:
         {"importance": gauges.harmonic_staleness, "page": gauges.harmonic_staleness_plain},
     )
     crawls = {outcome: step.counts[name] for outcome, name in CRAWLS.items()}
-    crawls["reported"] += step.counts["n_late"]
     yield labelled("step_crawls", "Crawls of ten minutes, and changes found", "outcome", crawls)
     pings = {outcome: step.counts[name] for outcome, name in PINGS.items()}
     yield labelled("step_pings", "Pings of ten minutes, and changes without", "outcome", pings)
@@ -120,7 +119,7 @@ def of_step(step: Row, gauges: Gauges, now: datetime) -> Iterator[Metric]:
 
 def of_spent(step: Row, unit: str) -> Metric:
     """Return what the crawls of a step took, in the unit of the budget."""
-    spent = float(step.counts["n_reported"] + step.counts["n_late"])
+    spent = float(step.counts["n_reported"])
     if unit != UNIT_OF_CRAWLS:
         spent = step.counts["spent"] / fine_units(unit)
     return labelled("step_spent", "Amount that crawls of ten minutes took", "unit", {unit: spent})

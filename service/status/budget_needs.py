@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from service.budget.plan_notices import exceeds
+from service.model.words import number
 from service.status.budget_days import exceeded, unused
 from service.status.facts import Facts
 from service.status.kinds import Found, NeedKind
@@ -30,6 +32,27 @@ def budget_exceeded(facts: Facts) -> Iterator[Found]:
         days := exceeded(facts.steps, facts.budget, facts.at, facts.unit_since)
     ):
         yield Found("budget", days.since, days.words())
+
+
+def minima_exceed_budget(facts: Facts) -> Iterator[Found]:
+    """Yield that minimum crawl rates exceed the budget, before an epoch has failed by them."""
+    epoch, terms = facts.in_force, facts.budget
+    plan = None if epoch is None else epoch.certificate
+    if epoch is None or plan is None or terms is None or facts.epochs.failures.since is not None:
+        return
+    if exceeds(plan, terms.amount):
+        values = {"needed": f"{number(plan.min_bandwidth or 0.0)} {plan.unit}"}
+        values["allowed"] = number(terms.budget)
+        yield Found("budget", epoch.finished_at or facts.at, values)
+
+
+MINIMA_EXCEED_BUDGET = NeedKind(
+    "minima_exceed_budget",
+    minima_exceed_budget,
+    "Raise the budget, or lower minimum crawl rates: they need {needed} a day, and the budget is "
+    "{allowed}, so the next epoch fails.",
+    "recrawl budget show",
+)
 
 
 BUDGET_EXCEEDED = NeedKind(

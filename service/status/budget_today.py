@@ -9,7 +9,13 @@ from datetime import datetime
 
 from service.budget.allotments import Terms
 from service.budget.keeper import Keeper
-from service.budget.room_today import held_by_servers, pace_now, room_now, spent_until
+from service.budget.room_today import (
+    held_by_servers,
+    kept_for_windows,
+    pace_now,
+    room_now,
+    spent_until,
+)
 from service.model.amounts import CRAWLS, fine_units
 from service.status.budget_days import midnight
 from service.status.counts import counts_of_today
@@ -30,6 +36,8 @@ class BudgetToday:
     """Part of it for crawls that are due now."""
     next_at: datetime | None
     """Time of the next crawl; None: one may come now."""
+    in_windows: float = 0.0
+    """Part of what is left that stays for hosts with windows."""
 
 
 def budget_today(
@@ -65,6 +73,7 @@ def budget_today(
         left=left,
         at_once=min(max(room_now(tx, pace) - unwritten, 0.0) + in_hand, left),
         next_at=spent_until(tx, terms),
+        in_windows=min(kept_for_windows(tx, pace), left),
     )
 
 

@@ -13,6 +13,7 @@ from service.budget.shown import STOPPED, judged
 from service.history.reading import counts_between
 from service.model.acceptances import Acceptance
 from service.model.arrays import Instants, instant
+from service.model.domain import Epoch
 from service.model.history import STEP, step_of
 from service.model.incidents import Incident
 from service.model.subscriptions import TroubledSubscription
@@ -151,8 +152,8 @@ class Facts:
     """Hosts whose delay costs much freshness, the worst first."""
     window_losses: Sequence[tuple[str, float, float, float, float]] = ()
     """As in `Certificate`, of the epoch in force."""
-    planned_at: datetime | None = None
-    """Start of the epoch in force; None: no epoch."""
+    in_force: Epoch | None = None
+    """The epoch in force; None: no epoch."""
 
 
 def read_facts(
@@ -198,8 +199,8 @@ def read_facts(
         n_running=sum(each.n_running for each in workers),
         never_open=_never_open(tx, at),
         slow_hosts=slow_hosts(tx, certificate, delay_s),
-        window_losses=() if certificate is None else certificate.window_losses,
-        planned_at=None if epoch is None else epoch.started_at,
+        window_losses=certificate.window_losses if certificate and tx.calendars.in_use else (),
+        in_force=epoch,
     )
 
 

@@ -94,7 +94,8 @@ WINDOW_NEVER_OPENS = NeedKind(
 def windows_too_narrow(facts: Facts) -> Iterator[Found]:
     """Yield hosts that lose many crawls to their windows, by the plan of the epoch in force."""
     for host, wanted, by_delay, by_closures, began in facts.window_losses:
-        since = facts.planned_at if isnan(began) else datetime.fromtimestamp(began, UTC)
+        planned_at = None if facts.in_force is None else facts.in_force.started_at
+        since = planned_at if isnan(began) else datetime.fromtimestamp(began, UTC)
         if since is None:
             continue
         open_time = f"{by_delay:,.0f} because its delay leaves no time for more while it is open"

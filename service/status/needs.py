@@ -50,6 +50,7 @@ KINDS = (
     webhook_needs.WEBHOOK_FAILING,
     webhook_needs.WEBHOOK_DISABLED,
     webhook_needs.SUBSCRIPTION_ENDING,
+    budget_needs.MINIMA_EXCEED_BUDGET,
     budget_needs.BUDGET_UNUSED,
     budget_needs.BUDGET_EXCEEDED,
     page_needs.NO_CONTENT,

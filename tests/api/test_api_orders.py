@@ -43,7 +43,9 @@ def test_a_budget_wins_over_the_settings_and_orders_outlive_a_restart(database_u
             "held_today": 0.0,
             "left_today": 30.0,
             "left_now": 30.0,
+            "left_in_windows": 0.0,
             "next_at": None,
+            "plan_notices": [],
         }
         assert n_leased(live) == 30
         told = live.client.put("/budget", json={"budget": "50 crawls a day"}).json()

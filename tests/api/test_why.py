@@ -4,12 +4,21 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from support.live_server import Live
 
 from recrawl_client.wire.change_hours import BusiestAnswer, ChangeHoursAnswer
 from service.api.holds.hold import Hold
 from service.api.responses.why import Evidence, explain
 from service.estimation.page_estimate import PageEstimate
-from service.model.domain import Certificate, Epoch, EpochStatus, Observability, Page
+from service.model.domain import (
+    Certificate,
+    Epoch,
+    EpochStatus,
+    Kind,
+    LogEntry,
+    Observability,
+    Page,
+)
 from service.model.outcomes import Outcome
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
@@ -58,6 +67,7 @@ def why(
     certified=True,
     change_hours: ChangeHoursAnswer | None = None,
     feed_is_silent=False,
+    log=(),
 ):
     numbers = 9.0, 9.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1, 1_000
     certificate = Certificate(*numbers, {}, quantiles, 1.2, (), {})
@@ -65,7 +75,7 @@ def why(
     certificate = certificate if certified else None
     epoch = Epoch(1, EpochStatus.published, AT, started_at, certificate=certificate)
     estimate = PageEstimate(change_rate, None, "gamma", url_group_rate, feed_is_silent)
-    return explain(held, Evidence(page, estimate, AT, epoch, change_hours))
+    return explain(held, Evidence(page, estimate, AT, epoch, change_hours, log=log))
 
 
 EVERY = f"Crawled every 4 days: {DRIVERS}"
@@ -244,3 +254,46 @@ def test_numbers_stand_beside_the_sentence():
     assert (answer.multiplier, answer.crawled_more_often_than) == (0.5, 0.249)
     assert answer.next_change_expected_in_days == 2.0
     assert why(PAGE, change_rate=0.0).next_change_expected_in_days is None
+
+
+def test_a_bound_that_decides_the_rate_is_named():
+    low = why(replace(PAGE, min_crawl_rate=0.25)).sentence
+    assert "its min_crawl_rate (0.25 a day) decides: it is not worth more crawls" in low
+    high = why(replace(PAGE, min_crawl_rate=0.1, max_crawl_rate=0.25)).sentence
+    assert "its max_crawl_rate (0.25 a day) decides: it is worth as many or more" in high
+    for free in ({"min_crawl_rate": 0.2}, {"max_crawl_rate": 0.3}):
+        assert "decides" not in why(replace(PAGE, **free)).sentence
+    announced = {"observability": Observability.complete, "crawl_probability": 0.5}
+    assert "decides" not in why(replace(PAGE, min_crawl_rate=0.25, **announced)).sentence
+
+
+def entries(*statuses):
+    ping = LogEntry(AT, Kind.ping, None, None, None)
+    return [ping, *(LogEntry(AT, Kind.crawl, None, None, status) for status in statuses)]
+
+
+def test_crawls_in_vain_are_named_where_they_are_most():
+    def sentence(*statuses):
+        return why(PAGE, log=entries(*statuses)).sentence
+
+    vain = "3 of its last 5 crawls were in vain (2 failed, 1 refused), which cost budget"
+    assert vain in sentence(200, 503, 403, 503, None)
+    for few in ((200, 503), (503, 503, 503), (200, 503, 403, None), ()):
+        assert "in vain" not in sentence(*few)
+    assert "in vain" not in why(replace(PAGE, gone=True), log=entries(*[404] * 9)).sentence
+
+
+@pytest.mark.dear
+def test_a_service_names_the_minimum_and_crawls_in_vain(api: Live):
+    api.register("https://a.example/0")
+    api.register("https://a.example/1", min_crawl_rate=3, importance=0.01)
+    found = [{"digest": "x"}, {"status": 503}, {"status": 503}, {"status": 503}, {"digest": "x"}]
+    for n, own in enumerate(found):
+        at = (api.clock() - timedelta(hours=50 - 10 * n)).isoformat()
+        api.post("/observations", [{"page_id": 1, "observed_at": at, **own}])
+        api.post("/observations", [{"page_id": 2, "observed_at": at, "digest": "x"}])
+    assert api.client.put("/budget", json={"budget": "10 crawls"}).is_success
+    api.epoch()
+    first, second = (api.get(f"/pages/{n}").json()["why"]["sentence"] for n in (1, 2))
+    assert "3 of its last 5 crawls were in vain (3 failed)" in first
+    assert "its min_crawl_rate (3 a day) decides" in second

@@ -14,12 +14,14 @@ from support.store_cases import CERTIFICATE, T0, publish, register, schedule_col
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.budget.allotments import Terms
 from service.budget.keeper import Keeper
+from service.budget.spending import adopt_pace
 from service.leases.dealt import WorkerRequest
 from service.leases.due import due_at
 from service.leases.early import EarlyPages, waited
 from service.leases.host_settings import change_group, change_host
 from service.leases.queue import fill_queue
 from service.model.calendars import Calendars
+from service.status.budget_today import budget_today
 from service.storage.queue.columns import ALL_PAGES
 from service.storage.queue.hours import follow_hours
 
@@ -97,6 +99,27 @@ def test_a_day_is_spent_evenly_over_its_window(sql_store, group):
     assert set(taken[16:23]) == {3, 4}, "evenly, but for the last hour"
     assert (sum(taken[16:23]), taken[23]) == (BUDGET, 0)
     assert sum(taken[24:]) == 0
+
+
+@pytest.mark.usefixtures("no_timers")
+def test_the_views_name_what_a_day_keeps_for_windows(sql_store):
+    """Half of the plan is of a host that opens at noon, so half of the day is kept."""
+    crawled_before(sql_store, NIGHT, "b.example")
+    open_in_the_evening(sql_store)
+    terms, left = Terms(BUDGET), []
+    keeper = Keeper(sql_store, terms, seconds=lambda: 0.0)
+    for hour in (0, 11, 16, 21):
+        sql_store.clock = lambda hour=hour: MIDNIGHT + hour * HOUR
+        keeper.give_back()
+        with sql_store.begin() as tx:
+            adopt_pace(tx, terms)
+        with sql_store.begin(write=False) as tx:
+            today = budget_today(tx, terms)
+        left.append(today.in_windows)
+        assert today.at_once <= today.left - today.in_windows + 1e-9
+    assert left[:2] == pytest.approx([BUDGET / 2, BUDGET / 2])
+    assert 0 < left[2] < BUDGET / 2
+    assert left[3] == 0
 
 
 @pytest.mark.usefixtures("no_timers")

@@ -76,3 +76,14 @@ def test_before_the_first_epoch_the_command_says_so(recrawl, sqlite_url):
         ended = recrawl("plan", url=live.url)
     assert ended.status == 2
     assert "no epoch has been published yet" in ended.err
+
+
+@pytest.mark.dear
+def test_crawls_that_windows_take_are_printed(recrawl, planned: Live):
+    opens = START.replace(minute=0)
+    windows = [f"{opens + timedelta(hours=8):%H:%M}-{opens + timedelta(hours=9):%H:%M} UTC"]
+    body = {"windows": windows, "min_delay_s": 3_600}
+    assert planned.client.patch("/hosts/a.example", json=body).is_success
+    planned.epoch()
+    ended = recrawl("plan", "--bandwidth", "300", url=planned.url)
+    assert "at 300 a day, crawls a day lost to windows: a.example " in ended.out

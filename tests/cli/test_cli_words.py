@@ -8,7 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 from support.live_server import START, Live, running
 
+from recrawl_client import BudgetAnswer
 from service.cli import output
+from service.cli.acts import sentence
 from service.model.amounts import DEFAULT
 
 PAGE = "https://a.example/1"
@@ -147,3 +149,22 @@ def test_a_page_alone_is_not_compared_and_its_rate_comes_after_its_first_crawl(a
 
 def test_a_page_that_is_not_there_is_registered_by_a_command(empty: Live, recrawl):
     assert "register it by `recrawl import`" in recrawl("why", PAGE, url=empty.url).refusal()
+
+
+def test_what_a_budget_keeps_for_windows_is_named():
+    answer = BudgetAnswer(
+        budget="100 crawls",
+        amount=100.0,
+        unit="crawls",
+        set_by="operator",
+        set_at=None,
+        by_settings=None,
+        spent_today=20.0,
+        held_today=0.0,
+        left_today=80.0,
+        left_now=30.0,
+        left_in_windows=50.0,
+    )
+    assert "left today: 80 crawls, 30 of them at once, 50 kept for hosts with windows" in sentence(
+        answer
+    )

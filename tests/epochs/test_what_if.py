@@ -12,20 +12,19 @@ from scipy.optimize import minimize
 from support.allocation_cases import magnitudes
 from support.epoch_cases import Clock
 from support.examples import examples
-from support.store_cases import CERTIFICATE, DAY, T0, page_of, read_schedule, register, save
+from support.plan_cases import basis_of
+from support.store_cases import DAY, T0, page_of, read_schedule, register, save
 
-from service.core.division import Wanted
 from service.core.estimators.gamma import Gamma
-from service.epochs.bandwidth_plans import Basis, Members, planned, reduced
+from service.epochs.bandwidth_plans import MORE, planned
 from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
 from service.epochs.what_if import WhatIf
-from service.estimation.estimates import RateEstimates, estimate_rates
+from service.estimation.estimates import estimate_rates
 from service.estimation.rules import fitted_last
 from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.arrays import instant
-from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import Observability, PagePatch, Timing
 from service.model.errors import EpochNotFound, PlanTooLarge
 from service.model.listing import PageTags
@@ -188,8 +187,13 @@ def test_pages_are_read_once_an_epoch_and_after_one_that_failed(queue_store, mon
     assert (after.epoch, after.at, len(reads)) == (first.epoch, clock.at, 2)
     assert not after.items[0].feasible
     assert not after.in_force.feasible
+    (notice,) = after.plan_notices
+    assert "stays that of epoch 1: the last one failed (BandwidthInfeasible: the min" in notice
     run_epoch(store, replace(PLAN, bandwidth=40.0), clock)
-    assert what_if.ask([1.0], 1).in_force.bandwidth == 40.0
+    other = what_if.ask([1.0], 1)
+    assert (other.in_force.bandwidth, other.in_force.feasible) == (20.0, False)
+    (notice,) = other.plan_notices
+    assert "epoch 3, with 40 crawls a day; the budget has changed since (20 crawls a day)" in notice
     what_if.forget(what_if.n_questions - 1)
     what_if.ask([1.0], 1)
     assert len(reads) == 3
@@ -198,42 +202,6 @@ def test_pages_are_read_once_an_epoch_and_after_one_that_failed(queue_store, mon
     assert len(reads) == 4
     with pytest.raises(PlanTooLarge, match=r"6 pages.*5 at most"):
         WhatIf(store, PLAN, clock, max_pages=5).ask([1.0], 1)
-
-
-def basis_of(importance, change_rate, host=(), caps=(), low=np.nan, high=np.nan, complete=False):
-    """Return the input of plans of pages without evidence; caps are those of hosts 0, 1, …"""
-    n, n_caps = len(importance), len(caps)
-    columns = {f: np.zeros(n) for f in EpochColumns.__dataclass_fields__} | {
-        "page_id": np.arange(1, n + 1),
-        "importance": np.asarray(importance, float),
-        "observability": np.where(complete, Observability.complete, 0) * np.ones(n, np.int16),
-        "host_id": np.asarray(host, np.int64) if len(host) else np.zeros(n, np.int64),
-        "min_crawl_rate": low * np.ones(n),
-        "max_crawl_rate": high * np.ones(n),
-    }
-    pages = reduced(EpochColumns(**columns))
-    share = (np.broadcast_to(x, n) for x in (0.0, 1.0, 0.0))
-    return Basis(
-        epoch=1,
-        at=T0,
-        in_force=CERTIFICATE,
-        wants=Wanted(n_copies=n),
-        pages=pages,
-        estimates=RateEstimates(np.asarray(change_rate, float), *share),
-        caps=CapColumns(
-            host_id=np.arange(n_caps),
-            host=np.array(["h"] * n_caps, object),
-            max_crawl_rate=np.array([cap if cap < np.inf else np.nan for cap in caps]),
-            group_id=np.zeros(n_caps, np.int64),
-            group=np.array([""] * n_caps, object),
-            group_max_crawl_rate=np.full(n_caps, np.nan),
-        ),
-        hosts=Members.of(slice(None), pages.host_id),
-        tags=Members.of(np.zeros(0, np.int32), np.zeros(0, np.int64)),
-        has_copy=np.ones(n, np.bool_),
-        importance_apart=0.0,
-        n_assumed=0,
-    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -307,3 +275,43 @@ def test_more_bandwidth_is_never_worse(instance, timing):
             for s in (less, more)
         )
         assert all(fewer[host] <= further[host] * slack + 1e-12 for host in fewer)
+
+
+def of_random_pages(seed, n=400):
+    rng = np.random.default_rng(seed)
+    return basis_of(rng.pareto(1.5, n) + 0.1, np.exp(rng.normal(-1, 1.5, n)))
+
+
+def test_the_gain_of_one_page_on_time_is_the_slope_of_its_cost():
+    found = planned(basis_of([1.0], [1.0]), PLAN, 1.0).figures
+    # the slope of Ein(1/r) - 1 + r (1 - exp(-1/r)) in r is -exp(-1) at r = 1
+    assert found.gain == pytest.approx(np.exp(-1), rel=MORE)
+    assert found.multiplier == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("timing", Timing)
+@pytest.mark.parametrize("bandwidth", [4.0, 40.0, 400.0, 4_000.0])
+def test_the_gain_is_the_difference_of_two_plans(timing, bandwidth):
+    basis, plan = of_random_pages(1), replace(PLAN, timing=timing)
+    found, more = (planned(basis, plan, bandwidth * each).figures for each in (1.0, 1.001))
+    slope = (found.harmonic_cost - more.harmonic_cost) / (0.001 * bandwidth)
+    assert found.gain == pytest.approx(slope, rel=2 * MORE)
+
+
+@pytest.mark.parametrize("bandwidth", [4.0, 400.0, 4_000.0])
+def test_with_crawls_at_random_times_the_gain_is_the_multiplier(bandwidth):
+    found = planned(of_random_pages(2), replace(PLAN, timing=Timing.poisson), bandwidth).figures
+    assert found.gain == pytest.approx(found.multiplier, rel=2 * MORE)
+
+
+def test_the_gains_of_all_bandwidths_between_two_plans_are_the_difference_of_their_costs():
+    basis, bandwidths = of_random_pages(3), np.geomspace(40.0, 400.0, 200)
+    plans = [planned(basis, PLAN, float(each)).figures for each in bandwidths]
+    saved = np.trapezoid([each.gain for each in plans], bandwidths)
+    assert saved == pytest.approx(plans[0].harmonic_cost - plans[-1].harmonic_cost, rel=2 * MORE)
+
+
+def test_no_more_is_gained_where_all_caps_are_used_up():
+    basis = basis_of([1.0, 2.0], [1.0, 0.1], caps=[0.5])
+    assert planned(basis, PLAN, 0.2).figures.gain > 0
+    assert planned(basis, PLAN, 20.0).figures.gain == pytest.approx(0.0, abs=1e-9)

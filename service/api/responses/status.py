@@ -12,6 +12,7 @@ from recrawl_client.wire.status import (
 )
 from service import __version__
 from service.api.responses.history import is_before
+from service.budget.plan_notices import plan_notices
 from service.status import needs
 from service.status.budget_days import midnight
 from service.status.state import ServiceState
@@ -96,7 +97,7 @@ def _budget(state: ServiceState) -> BudgetInForce | None:
 
 
 def _epoch(state: ServiceState) -> EpochState:
-    in_force, newest = state.in_force, state.newest
+    in_force, newest, terms = state.in_force, state.newest, state.facts.budget
     return EpochState(
         epoch=None if in_force is None else in_force.epoch,
         published_at=None if in_force is None else in_force.finished_at,
@@ -104,4 +105,5 @@ def _epoch(state: ServiceState) -> EpochState:
         status=None if newest is None else newest.status.value,
         reason=None if newest is None else newest.reason,
         interval_s=state.facts.epochs.interval.total_seconds(),
+        plan_notices=plan_notices(in_force, None if terms is None else terms.amount),
     )

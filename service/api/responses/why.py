@@ -1,5 +1,7 @@
 """Why a page is crawled when it is: what holds it now, then what drives its rate."""
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -16,8 +18,10 @@ from service.estimation.page_estimate import PageEstimate
 from service.leases.conditional import distrusted_until
 from service.leases.unfinished import UnfinishedPage
 from service.model.assumed_rates import assumed
-from service.model.domain import Certificate, Epoch, Observability, Page
+from service.model.domain import Certificate, Epoch, Kind, LogEntry, Observability, Page
 from service.model.incidents import Incident
+from service.model.outcome_words import outcome_of_status, result_word
+from service.model.outcomes import Outcome
 from service.model.words import every, number, span
 
 NOTABLE = 0.05
@@ -28,6 +32,8 @@ NOTABLE_SHARE = 0.005
 NOTABLE_SHIFT = timedelta(minutes=30)
 """Minimum shift of a crawl that a sentence mentions."""
 WRONG_304 = "its site has answered 304 although a page had changed"
+LEAST_CRAWLS = 4
+"""Minimum number of crawls in the log by which a sentence mentions those in vain."""
 MOST_CERTAIN = 0.99
 """Maximum certainty that a sentence mentions."""
 
@@ -46,6 +52,10 @@ class Evidence(NamedTuple):
     status: int | None = None
     """Status of the last crawl in the log; None: not known."""
     unfinished: UnfinishedPage | None = None
+    log: Sequence[LogEntry] = ()
+    """Its last crawls and pings, newest first."""
+    notices: Sequence[str] = ()
+    """Notices that its rate is that of an earlier budget or epoch."""
 
 
 def explain(held: Hold, facts: Evidence) -> WhyAnswer:
@@ -54,6 +64,7 @@ def explain(held: Hold, facts: Evidence) -> WhyAnswer:
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
     clauses = [*_state(held, facts), *_rate(held, facts, share), *_silence(held, facts)]
     clauses += _plain_requests(page, facts.now)
+    clauses += facts.notices if _has_rate(held, facts) else ()
     if facts.incident is not None:
         clauses.append(incident_clause(page.host, facts.incident))
     sentences = f"{held.sentence}."
@@ -102,7 +113,8 @@ def _rate(held: Hold, facts: Evidence, share: float | None) -> list[str]:
     if page.retry_rate and not page.crawl_rate and not page.n_failures:
         return ["it has content again, and the next epoch decides on its share"]
     manner, drivers = _manner(page), _drivers(page, facts.estimate)
-    clauses = [f"{manner}: {drivers}" if manner else drivers, *_earned(page)]
+    clauses = [f"{manner}: {drivers}" if manner else drivers, *_bound(page), *_earned(page)]
+    clauses += _in_vain(facts.log)
     if share is not None and share >= NOTABLE_SHARE and page.crawl_rate:
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
@@ -142,6 +154,31 @@ def _manner(page: Page) -> str:
     then = "then " if page.last_crawl_at is None else ""
     at_intervals = f"{then}crawled {every(page.crawl_rate)}"
     return f"{at_intervals} and {on_pings}" if page.crawl_probability else at_intervals
+
+
+def _bound(page: Page) -> list[str]:
+    """Return that a bound of the page decides its crawl rate, where it does."""
+    if not page.crawl_rate or page.observability is Observability.complete:
+        return []
+    low, high = page.min_crawl_rate, page.max_crawl_rate
+    if low and _are_equal(page.crawl_rate, low):
+        return [f"its min_crawl_rate ({number(low)} a day) decides: it is not worth more crawls"]
+    if high and _are_equal(page.crawl_rate, high):
+        return [f"its max_crawl_rate ({number(high)} a day) decides: it is worth as many or more"]
+    return []
+
+
+def _in_vain(log: Sequence[LogEntry]) -> list[str]:
+    """Return how many of a page's last crawls were in vain, where most were."""
+    crawls = [entry for entry in log if entry.kind is Kind.crawl]
+    vain = [each.status for each in crawls if outcome_of_status(each.status) != Outcome.content]
+    if len(crawls) < LEAST_CRAWLS or 2 * len(vain) <= len(crawls):
+        return []
+    results = Counter(map(result_word, vain)).most_common()
+    each = ", ".join(f"{n} {word}" for word, n in results)
+    return [
+        f"{len(vain)} of its last {len(crawls)} crawls were in vain ({each}), which cost budget"
+    ]
 
 
 def _earned(page: Page) -> list[str]:
@@ -193,7 +230,11 @@ def _url_group(page: Page, certificate: Certificate | None) -> str:
 
 def _is_at_bound(page: Page) -> bool:
     bounds, rate = (page.min_crawl_rate, page.max_crawl_rate), page.due_rate or 0.0
-    return any(bound and np.isclose(rate, bound, rtol=1e-4) for bound in bounds)
+    return any(bound and _are_equal(rate, bound) for bound in bounds)
+
+
+def _are_equal(rate: float, bound: float) -> bool:
+    return bool(np.isclose(rate, bound, rtol=1e-4))
 
 
 def _shift(page: Page, epoch: Epoch, change_hours: ChangeHoursAnswer | None) -> list[str]:

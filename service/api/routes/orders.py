@@ -18,6 +18,7 @@ from service.api.requests.pauses import end_of
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
 from service.budget.in_force import BudgetInForce
+from service.budget.plan_notices import notices_in_force
 from service.budget.spending import adopt_pace, count_other_crawls
 from service.epochs.constraints import CONSTRAINED
 from service.leases.host_settings import HOURS
@@ -164,7 +165,9 @@ def _answer_budget(service: Service, tx: Transaction) -> Response:
             held_today=None if today is None else today.held,
             left_today=None if today is None else today.left,
             left_now=None if today is None else today.at_once,
+            left_in_windows=None if today is None else today.in_windows,
             next_at=None if today is None else today.next_at,
+            plan_notices=notices_in_force(tx, amount),
             notice=FREE_PAGES if is_money(budget.unit) else UNSET,
         )
     )

@@ -30,6 +30,7 @@ from service.api.responses.outcomes import (
 from service.api.responses.why import Evidence, explain
 from service.api.route import GUARDED, DirectRoute
 from service.batching.registrations import CROSSED, LOCKED, Registration
+from service.budget.plan_notices import behind, failing
 from service.estimation.page_estimate import of_page
 from service.ingest.deletions import delete
 from service.leases.unfinished import unfinished_page
@@ -171,6 +172,7 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
         lambda: tx.last_leases(own),
         tx.orders,
         tx.filled,
+        tx.newest_epoch,
     )
     number, place = tx.number_in_force(), tx.page_place(page_id)
     queue_id = np.array([place.queue_id])
@@ -196,7 +198,12 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     around = around_page(
         tx, service, page, place, now, unfinished=unfinished, status=status, epoch=planned
     )
-    evidence = Evidence(page, estimate, now, epoch, change_hours, incident, status, unfinished)
+    notices = failing(epoch, tx.newest_epoch()), behind(epoch, service.budget.amount)
+    evidence = Evidence(
+        *(page, estimate, now, epoch, change_hours, incident, status, unfinished),
+        log=log,
+        notices=[each for each in notices if each],
+    )
     why = explain(hold_of_page(*around), evidence)
     shown = page, log, epoch, estimate, change_hours, tags, now, unfinished, why, around.page
     return answer(encode_page(*shown))

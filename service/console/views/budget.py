@@ -5,7 +5,7 @@ from fastapi import Response
 from recrawl_client.wire.plan import BudgetPlan
 from service.api.routes.plan import read_plan
 from service.console.visit import Visit
-from service.model.known_shares import ground_of_plan
+from service.model.known_shares import ground_of_costs, ground_of_plan
 
 LISTED = 10
 """Maximum number of hosts, of tags and of starved pages of a plan."""
@@ -27,6 +27,7 @@ async def show(visit: Visit) -> Response:
         now_plan=answer.in_force,
         change=change(answer.items[0], answer.in_force),
         ground=ground_of_plan(answer.n_pages, answer.n_copies, answer.n_assumed),
+        costs=ground_of_costs(answer.n_pages, answer.n_assumed_costs, answer.unit),
     )
 
 

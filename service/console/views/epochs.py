@@ -10,7 +10,6 @@ from service.console.achieved import achieved
 from service.console.reliability import reliability
 from service.console.visit import Visit
 from service.history.reading import calibrations_of
-from service.model.amounts import CRAWLS
 
 PART = 20
 REACH = 4.0
@@ -29,13 +28,14 @@ def show_all(visit: Visit) -> Response:
     with visit.service.store.begin(write=False) as tx:
         published = tx.epoch_in_force()
     certificate = published and published.certificate
-    bandwidth = certificate and certificate.bandwidth
+    amount = visit.service.budget.amount
+    bandwidth = certificate and (amount.value if amount else certificate.bandwidth)
     low, high = (bandwidth / REACH, bandwidth * REACH) if bandwidth else (0.0, 0.0)
     return visit.page(
         "epochs.html",
         part=part,
         bandwidth=bandwidth,
-        unit=certificate.unit if certificate else CRAWLS,
+        unit=visit.service.budget.unit,
         budget=visit.ask(BudgetAnswer, orders.get_budget) if visit.may("get_budget") else None,
         low=low,
         high=high,

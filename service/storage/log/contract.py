@@ -24,6 +24,7 @@ from typing_extensions import override
 from service.archive.log_archive import ArchivedFile
 from service.model.arrays import (
     INSTANT,
+    Bools,
     Groups,
     Instants,
     Ints,
@@ -123,6 +124,12 @@ class LogStatements(Subject):
         pings = log.where(log.kind == Kind.ping)
         return n_after(pings.page_id, pings.observed_at, page_id, at)
 
+    def logged(self, page_id: Ints, at: Instants) -> Bools:
+        """Return which (N,) crawls of pages the database has, without its archive."""
+        log = self.log_of(distinct(page_id))
+        crawls = log.where(log.kind == Kind.crawl)
+        return pairs_among(page_id, at, crawls.page_id, crawls.observed_at)
+
     @abstractmethod
     def page_log(
         self,
@@ -156,6 +163,9 @@ PINGS_SINCE = f"""
 SELECT page_id, observed_at FROM {{log}}
 WHERE {{log_since}} AND page_id {{among_ids}} AND observed_at > %(since)s AND kind = {Kind.ping:d}
 """
+CRAWLS_SINCE = PINGS_SINCE.replace("> %(since)s", ">= %(since)s").replace(
+    f"kind = {Kind.ping:d}", f"kind = {Kind.crawl:d}"
+)
 LOG_SINCE = """
 SELECT page_id, observed_at, kind, coalesce(changed, -1) AS changed,
     coalesce("interval", -1.0) AS span, coalesce(status, -1) AS status FROM {log}
@@ -218,6 +228,14 @@ class ArchivedLog(Dialect, LogStatements):
         pings = self.arrays(PINGS_SINCE, kinds, ids=distinct(page_id), since=since)
         pinged, pinged_at = pings["page_id"].astype(np.int64), pings["observed_at"].astype(INSTANT)
         return n_after(pinged, pinged_at, page_id, at)
+
+    @override
+    def logged(self, page_id: Ints, at: Instants) -> Bools:
+        kinds = {"page_id": "i8", "observed_at": "M8[us]"}
+        since = moment(at.min())
+        crawls = self.arrays(CRAWLS_SINCE, kinds, ids=distinct(page_id), since=since)
+        stored, stored_at = crawls["page_id"].astype(np.int64), crawls["observed_at"]
+        return pairs_among(page_id, at, stored, stored_at.astype(INSTANT))
 
     @override
     def log_since(self, after: int, last: int, since: datetime) -> LogColumns:
@@ -306,6 +324,21 @@ class ArchivedLog(Dialect, LogStatements):
             )
             for row in self.read(statement, page_id=page_id, limit=limit, **place, **only)
         ]
+
+
+def pairs_among(page_id: Ints, at: Instants, pages: Ints, times: Instants) -> Bools:
+    """Return which (N,) pairs of a page and an instant are among others.
+
+    >>> at = np.array(["2026-05-01", "2026-05-02"], "M8[us]")
+    >>> pairs_among(np.array([3, 3]), at, np.array([4, 3]), at).tolist()
+    [False, True]
+    """
+    kind = [("page", "i8"), ("at", "i8")]
+    own, others = np.empty(len(at), kind), np.empty(len(times), kind)
+    own["page"], own["at"] = page_id, at.astype(INSTANT).astype(np.int64)
+    others["page"], others["at"] = pages, times.astype(INSTANT).astype(np.int64)
+    among: Bools = np.isin(own, others)
+    return among
 
 
 def _without_rates(log: LogColumns) -> LogColumns:

@@ -41,6 +41,8 @@ epochs = sa.Table(
     sa.Column("feedback", sa.Double),
     sa.Column("still_due", sa.Double),
     sa.Column("delay_losses", Json),
+    sa.Column("n_assumed_costs", sa.BigInteger),
+    sa.Column("min_bandwidth", sa.Double),
     sa.Index(
         "epochs_one_request_idx",
         "status",
