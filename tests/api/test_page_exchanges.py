@@ -39,7 +39,7 @@ def test_a_page_that_is_not_due_is_read_in_three_exchanges(postgres_url, exchang
             shown = page_response(tx, live.service, page_id)
         assert shown.status_code == 200
         assert b'"hold":"not_due"' in shown.body
-        assert exchanges == [7, 3, 1]
+        assert exchanges == [8, 3, 1]
 
 
 def test_a_read_that_was_foreseen_has_the_same_result(postgres_url, exchanges):

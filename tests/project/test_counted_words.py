@@ -71,6 +71,7 @@ IN_TEMPLATE = re.compile(
     rf"{{{{[^}}]*(?:\| number|\| length)[^}}]*}}}} (?:[a-z]+ )?(?:{'|'.join(PLURALS)})\b"
 )
 VERBS = {
+    " answers",
     " because pages",
     " by the hours",
     " crawls",

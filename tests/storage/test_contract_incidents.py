@@ -45,7 +45,7 @@ def test_suspected_hosts_get_rows_and_the_others_none(queue_store):
 def test_rows_are_kept_as_they_were_written(queue_store):
     (host_id,) = hosts_of(queue_store, "a.example").tolist()
     watch = HostWatch(
-        host_id, us(T0), 5, 4, 3, 2, -9, 8, 7, us(T0 + HOUR), 1, us(T0), us(T0 + HOUR)
+        host_id, us(T0), 5, 4, 3, 2, 1, -9, 8, 7, us(T0 + HOUR), 1, us(T0), us(T0 + HOUR)
     )
     watch.n_pages = 6
     with queue_store.begin() as tx:
