@@ -221,9 +221,9 @@ class Keeper:
             return min(self.next_at, look_at) if looks else self.next_at
 
     def held_by(self) -> Literal["budget", "income"] | None:
-        """Return what keeps all pages from a lease; None: not the budget."""
-        next_at = self.next_at
-        if self.spent_until() is None or next_at is None or self.pause_in_force() is not None:
+        """Return what keeps pages that cost something from a lease; None: not the budget."""
+        next_at, waits = self.next_at, self._held.is_spent or self.spent_until() is not None
+        if not waits or next_at is None or self.pause_in_force() is not None:
             return None
         return "income" if next_at.date() == self.store.clock().date() else "budget"
 

@@ -109,3 +109,18 @@ def test_a_page_whose_site_asks_a_price_is_not_active(live):
     assert "its site asks a price of 0.002 USD for a crawl, and it has had no content yet" in why
     assert "Run `recrawl pages recrawl --url URL` to pay it sooner" in why
     assert "rawled every" not in why
+
+
+def test_a_spent_budget_is_named_before_and_after_a_request_that_got_nothing(live):
+    """The request puts the paid pages off, and the views still name the budget."""
+    crawl_once(live)
+    live.client.put("/budget", json={"budget": "0.3 USD"})
+    report(live, lease(live), price=0)  # the free page
+    for _ in range(2):
+        explained = live.get("/leases", explain=True).json()["explanation"]
+        assert explained["sentence"].startswith("Wait, or raise the budget: ")
+        assert "the budget is spent until 2026-05-02 00:00 UTC" in explained["sentence"]
+        empty = live.post("/leases", {"count": 5}).json()
+        assert (empty["items"], empty["held_by"]) == ([], "budget")
+        assert empty["retry_after_s"] <= 120
+    assert explained["sentence"].endswith("; pages whose crawls cost nothing go on.")

@@ -34,8 +34,14 @@ from service.core.estimators.gamma import Gamma
 from service.epochs.plan import Plan
 from service.epochs.run import Runner
 from service.model.domain import EpochStatus
-from service.model.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
-from service.storage import open_store
+from service.model.errors import (
+    EpochRunning,
+    LeadershipLost,
+    StoreFull,
+    StoreUnavailable,
+    TablesChanged,
+)
+from service.storage import migrations, open_store
 from service.storage.dialect import EPOCHS_KEPT
 from service.storage.log.partitions import next_month
 from service.storage.postgres import connections
@@ -140,6 +146,13 @@ def test_a_server_without_room_is_full(error):
         raise error
     with pytest.raises(StoreFull), translated():
         raise sa.exc.OperationalError("INSERT", {}, error())
+
+
+def test_a_fence_that_stands_no_more_is_tried_again(postgres_store):
+    """The schema was another one at the statement, and is right again at the check."""
+    statement = migrations.fence().replace(migrations.head(), "0001")
+    with pytest.raises(TablesChanged), postgres_store.begin() as tx:
+        tx.once(statement)
 
 
 def test_a_lead_whose_connection_died_is_lost_and_cannot_publish(postgres_store, postgres_url):

@@ -43,6 +43,7 @@ LONGEST = timedelta(days=3_650)
 """Maximum wait of a host queue that is shown."""
 FREE = ("ready", "no_crawler")
 """Holds of pages that the next request for leases gets."""
+FREE_GO_ON = "pages whose crawls cost nothing go on"
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class Soon(NamedTuple):
     next_at: datetime | None
     """Earliest crawl of a queued page, by its host alone; None: none is queued."""
     spent: Hold | None
-    """Hold of the budget, if it is spent beyond that time; None: it is not, or is of money."""
+    """Hold of the budget, if it is spent beyond that time; None: it is not."""
     opens_at: datetime | None
     """First opening of closed windows; None: no window is closed."""
     has_pages: bool
@@ -133,9 +134,10 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
     others = _others(tx, queues.queue_id, now, of)
     ready_at = tx.next_ready_at(of)
     ready_at = None if ready_at is None else max(ready_at, now)
-    # a budget of money that is spent holds no page whose crawls take nothing
-    binds = not is_money(service.budget.unit)
-    spent = hold_of_budget(turn, ready_at) if binds and ready_at is not None else None
+    spent = hold_of_budget(turn, ready_at) if ready_at is not None else None
+    free_go_on = spent is not None and is_money(service.budget.unit)
+    if spent is not None and free_go_on:
+        spent = replace(spent, cause=f"{spent.cause}; {FREE_GO_ON}")
     soon = Soon(ready_at, spent, tx.calendars.next_opening(now), has_pages=_has_pages(tx, of))
     by_size = sorted(held.items(), key=lambda pair: -pair[1].n_pages)
     looked_at_all = len(queues) < MOST_QUEUES and not (n_due >= each).any()
@@ -143,7 +145,7 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
         sentence=f"{_sentence(list(held.values()), others, soon, turn)}.",
         n_due=int(n_due.sum()),
         complete=looked_at_all and all(n < MOST_WAITING for n in others.values()),
-        next_at=ready_at if spent is None else spent.until,
+        next_at=ready_at if spent is None or free_go_on else spent.until,
         holds=[
             HeldPages(
                 hold=each.example.kind,

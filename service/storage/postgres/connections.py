@@ -385,6 +385,8 @@ def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
             raise DatabaseUnsuitable(SHARED) from error
         if not isinstance(cause, OUTAGES):
             check()
+            if isinstance(cause, psycopg.errors.DivisionByZero):  # by `migrations.fence`
+                raise TablesChanged from error
             raise
         raise outage(cause) from error
 
