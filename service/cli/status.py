@@ -100,13 +100,14 @@ def epochs(
 
 def _row(epoch: dict[str, Any]) -> tuple[str, ...]:
     started, seconds = epoch["started_at"], sum((epoch["seconds"] or {}).values())
+    used = epoch["bandwidth_used"]
     return (
         str(epoch["epoch"]),
         epoch["status"],
         started[:19].replace("T", " ") + "Z" if started else "",
         f"{seconds:.1f} s" if epoch["seconds"] else "",
         "" if epoch["n_pages"] is None else f"{epoch['n_pages']:,}",
-        "" if epoch["bandwidth_used"] is None else number(epoch["bandwidth_used"]),
+        "" if used is None else f"{number(used)} {epoch['unit'] or ''}".rstrip(),
         epoch["reason"] or "",
     )
 

@@ -196,6 +196,7 @@ def test_epochs_are_listed_newest_first(recrawl, terminal, learnt: Live):
     with capture_logs():
         learnt.epoch()
     out = " ".join(recrawl("epochs", url=learnt.url).out.split())
+    assert " crawls │" in out
     assert re.search("2 │ failed │.*1 │ published │ 2026-05-01", out)
     assert "Bandwidth" in out
     listed = [
