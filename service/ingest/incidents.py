@@ -224,7 +224,8 @@ class HostWatch:
         if sign is not Sign.none and self._prevails(sign, crawl.at):
             self._begin(sign, crawl.at)
             return CrawlVerdict.incident
-        if sign in LOST and self._counted(sign) >= FEWEST and page.looked_at >= self.no_content_since:
+        is_unbroken = page.looked_at >= self.no_content_since
+        if sign in LOST and is_unbroken and self._counted(sign) >= FEWEST:
             return CrawlVerdict.waits
         stranger = crawl.is_doubtful or self._is_known(crawl, page)
         return CrawlVerdict.doubtful if sign is Sign.alike and stranger else CrawlVerdict.plain

@@ -146,7 +146,8 @@ def record(
     if crawls.verdict is not None:
         verdict = np.where(crawls.refused, crawls.verdict, verdict)
     sooner, events, again, unlinked = np.zeros(len(crawls), np.bool_), None, NO_PAGES, NO_PAGES
-    in_incident, past, first, ended = None, None, NO_CRAWLS, ()
+    in_incident, past, first = None, None, NO_CRAWLS
+    ended: tuple[EndedIncident, ...] = ()
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
