@@ -93,7 +93,7 @@ WHERE last_crawl_at >= %(after)s AND last_crawl_at < %(before)s
 """
 GONE_SINCE = """
 SELECT pages.page_id FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-WHERE host_id = %(host_id)s AND gone AND absent_since >= %(since)s ORDER BY pages.page_id
+WHERE pages.host_id = %(host_id)s AND gone AND absent_since >= %(since)s ORDER BY pages.page_id
 """
 IS_OPEN = f"host_incidents.kind <> {Sign.none.value} AND host_incidents.ended_at IS NULL"
 """Condition of an incident that no content has ended."""
