@@ -53,8 +53,8 @@ class MemoryIncidents(MemorySchedule):
     @override
     def gone_since(self, host_id: int, since: datetime) -> Ints:
         gone = self.states["gone"] & (self.states["absent_since"] >= instant(since))
-        found: Ints = 1 + np.flatnonzero(gone & (self.pages["host_id"] == host_id))
-        return found
+        page_id: Ints = 1 + np.flatnonzero(gone & (self.pages["host_id"] == host_id))
+        return page_id
 
     @override
     def forget_incidents(self, now: datetime) -> None:

@@ -95,7 +95,7 @@ class CommittedCrawls(Columns):
 
 
 class Following(NamedTuple):
-    """What other transactions do after the commit of crawls."""
+    """Work that other transactions do after the commit of crawls."""
 
     queued: Ints
     """Pages that may be due sooner, ascending."""
