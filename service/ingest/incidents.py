@@ -248,6 +248,7 @@ class HostWatch:
         was_in_force = self.in_force
         if was_in_force:
             self._end(at)
+            self.no_content_since = at + HOUR  # until then second looks confirm
         return was_in_force
 
     def _shows_it(self, crawl: SuspectCrawl, page: PageSeen) -> bool:

@@ -84,7 +84,7 @@ class CrawlOutcome(NamedTuple):
     late: Bools | None = None
     """True if a late crawl counts as a request (`ingest.late`); None: none does."""
     ended: tuple[EndedIncident, ...] = ()
-    """Incidents that the crawls have ended, whose pages are looked at again (`ingest.returns`)."""
+    """Incidents that the crawls have ended, whose pages are looked at again (`batching.apart`)."""
 
     @property
     def is_request(self) -> Bools:

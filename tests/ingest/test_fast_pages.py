@@ -8,10 +8,11 @@ from support.ingest_cases import rules
 from support.store_cases import T0, crawl_columns, publish, register, schedule_columns
 
 from recrawl_lab.memory.store import MemoryStore
+from service.ingest.doubts import end_incident
 from service.ingest.recent_digests import RecentDigests
 from service.ingest.record import record
 from service.leases.due import due_at
-from service.model.arrays import instant
+from service.model.arrays import instant, moment
 
 pytestmark = pytest.mark.dear
 
@@ -37,7 +38,7 @@ class World:
         wait = (np.random.default_rng(seed).random(N) * every * 60e6).astype("m8[us]")
         for ago in (2 * every, every):
             self.crawl(np.arange(N), START + wait - (ago * 60e6).astype("m8[us]"), np.zeros(N))
-        self.due = START + wait
+        self.due, self.now = START + wait, START
 
     def crawl(self, page, at, absent):
         order = np.lexsort((page, at))
@@ -55,8 +56,8 @@ class World:
         return order
 
     def run(self, minutes, absent):
-        """Crawl for some minutes; `absent(page, minute)` has the answers."""
-        now, end = START, START + minutes * MINUTE
+        """Crawl until a minute; `absent(page, minute)` has the answers."""
+        now, end = self.now, START + minutes * MINUTE
         while now < end:
             now += STEP
             page = np.flatnonzero(self.due < now)
@@ -65,6 +66,7 @@ class World:
                 self.crawl(page, at, absent(page, (at - START) / MINUTE))
                 with self.store.begin(write=False) as tx:
                     self.due[page] = due_at(tx.due_columns(self.page_id[page]))
+        self.now = now
         return self.gone
 
 
@@ -103,6 +105,17 @@ def test_a_section_that_was_deleted_waits_for_content_of_another_page():
     gone = World(SECTION).run(12, lambda page, _: page < 30)
     assert np.isnan(gone).tolist() == [False] * 30 + [True] * 70
     assert np.nanmax(gone) <= 8
+
+
+def test_absences_are_confirmed_after_an_operator_has_ended_the_incident():
+    world = World(SECTION)
+    assert np.isnan(world.run(20, lambda page, _: page >= 0)).all()
+    with world.store.begin() as tx:
+        (host_id,) = np.unique(tx.lock_states(world.page_id).host_id).tolist()
+        assert end_incident(tx, host_id, moment(world.now))[0]
+    gone = world.run(30, lambda page, _: page >= 0)
+    assert not np.isnan(gone[:30]).any()
+    assert np.nanmax(gone[:30]) <= 26
 
 
 @pytest.mark.parametrize("every", [60.0, SECTION * 10], ids=["uniform", "section"])
