@@ -306,6 +306,7 @@ class ShardedHosts(Routing):
     save_incidents = by_column("save_incidents", column="host_id")
     drop_incidents = by_ids("drop_incidents", nothing)
     crawled_between = by_id("crawled_between")
+    gone_since = by_id("gone_since")
     incident_of = by_id("incident_of")
     forget_incidents = on_all("forget_incidents")
 

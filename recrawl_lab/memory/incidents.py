@@ -51,5 +51,11 @@ class MemoryIncidents(MemorySchedule):
         return int(np.count_nonzero(~np.isin(row + 1, without)))
 
     @override
+    def gone_since(self, host_id: int, since: datetime) -> Ints:
+        gone = self.states["gone"] & (self.states["absent_since"] >= instant(since))
+        page_id: Ints = 1 + np.flatnonzero(gone & (self.pages["host_id"] == host_id))
+        return page_id
+
+    @override
     def forget_incidents(self, now: datetime) -> None:
         """Keep all, because a replay is short."""

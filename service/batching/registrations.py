@@ -13,6 +13,7 @@ from datetime import datetime
 
 import numpy as np
 
+from service.batching.apart import queue_apart
 from service.batching.batcher import Batcher, Limits, slices
 from service.batching.held import (
     MAX_ATTEMPTS,
@@ -22,7 +23,6 @@ from service.batching.held import (
     WaitingItems,
     after,
 )
-from service.batching.reports import queue_apart
 from service.budget.admission import admit_new
 from service.ingest.bounds import bounded, crossed
 from service.leases.settle import LeaseSettler

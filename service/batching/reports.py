@@ -7,15 +7,15 @@ deadlocks.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.batching.apart import look_again, queue_apart
 from service.batching.batcher import Batcher, Flush, JobT, Limits, ResultT, slices
 from service.batching.held import (
     PATIENCE_S,
@@ -49,7 +49,7 @@ from service.model.arrays import (
 )
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
-from service.model.errors import OUTAGES
+from service.model.incidents import EndedIncident
 from service.model.outcomes import OFFERED, Leads, is_redirect
 from service.storage import Store, Transaction
 from service.storage.budget.pace import days_since_1970
@@ -92,6 +92,15 @@ class CommittedCrawls(Columns):
     """True if the crawl's lease was in force and ended."""
     is_request: Bools
     """True if the crawl counts against the budget of its day."""
+
+
+class Following(NamedTuple):
+    """Work that other transactions do after the commit of crawls."""
+
+    queued: Ints
+    """Pages that may be due sooner, ascending."""
+    ended: tuple[EndedIncident, ...]
+    """Incidents whose pages are looked at again."""
 
 
 CommittedT = TypeVar("CommittedT", CommittedCrawls, PingOutcome)
@@ -158,14 +167,14 @@ class Recorder:
             for prepare in prepares:
                 prepare(tx)
             tx.hurry()
-            committed, sooner = self.record_crawls(tx, jobs, attempt)
-        self.after_commit(jobs, committed, sooner)
+            committed, following = self.record_crawls(tx, jobs, attempt)
+        self.after_commit(jobs, committed, following)
         return [committed] if len(jobs) == 1 else [committed.take(rows) for rows in _rows(jobs)]
 
     def record_crawls(
         self, tx: Transaction, jobs: list[CrawlReport], attempt: Attempt
-    ) -> tuple[CommittedCrawls, Ints]:
-        """Record crawls in a transaction that hurries; return the pages for `after_commit`."""
+    ) -> tuple[CommittedCrawls, Following]:
+        """Record crawls in a transaction that hurries; return the work for `after_commit`."""
         now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
         crawls = replace(
@@ -177,12 +186,13 @@ class Recorder:
         crawls = without_own_urls(without_other_pages(crawls))
         free = attempt.free(crawls.page_id)
         if free is None:
-            committed, sooner = self._record_free(tx, crawls, now, attempt, pages.added)
+            committed, following = self._record_free(tx, crawls, now, attempt, pages.added)
         else:
             some = crawls.take(free)
-            own, sooner = self._record_free(tx, some, now, attempt, pages.added)
+            own, following = self._record_free(tx, some, now, attempt, pages.added)
             committed = spread_out(own, free, crawls.page_id)
-        return committed, distinct(np.append(pages.new, sooner))
+        queued = distinct(np.append(pages.new, following.queued))
+        return committed, following._replace(queued=queued)
 
     def _record_free(
         self,
@@ -191,8 +201,8 @@ class Recorder:
         now: datetime,
         attempt: Attempt,
         added: PageColumns | None,
-    ) -> tuple[CommittedCrawls, Ints]:
-        """Record crawls of pages that are not set aside; return the pages that fail or are gone."""
+    ) -> tuple[CommittedCrawls, Following]:
+        """Record crawls of pages that are not set aside; queue those that fail or are gone."""
         attempt.page_id = pages_of(crawls.page_id)
         waiting = nobody
         if self.settler is None:
@@ -212,7 +222,8 @@ class Recorder:
         # the end of a lease has queued its page already
         sooner = crawls.page_id[outcome.sooner & ~lease_ended]
         # a report ends the wait after unfinished leases
-        return committed, np.concatenate([sooner, outcome.again, waiting()])
+        queued = np.concatenate([sooner, outcome.again, waiting()])
+        return committed, Following(queued, outcome.ended)
 
     def _record_leased(
         self,
@@ -268,16 +279,18 @@ class Recorder:
         return [outcome.take(rows) for rows in _rows(jobs)]
 
     def after_commit(
-        self, jobs: list[CrawlReport], committed: CommittedCrawls, sooner: Ints
+        self, jobs: list[CrawlReport], committed: CommittedCrawls, following: Following
     ) -> None:
-        """Queue the pages that `record_crawls` returned; count what the crawls took."""
+        """Do the work that `record_crawls` returned; count what the crawls took."""
         now = _latest(jobs)
         if self.keeper is not None and any(self.keeper.counts(job.columns.token) for job in jobs):
             crawls = CrawlColumns.concatenate([job.columns for job in jobs])
             day = int(days_since_1970(now))
             today = committed.is_request & begun_on(day, crawls)
             self.keeper.count_reports(day, crawls.token[today], amounts_of(crawls)[today])
-        self._queue_apart(sooner, now)
+        self._queue_apart(following.queued, now)
+        if self.settler is not None:
+            look_again(self.store, self.settler, following.ended, now)
 
     def _queue_apart(self, page_id: Ints, now: datetime) -> None:
         """Queue pages in another transaction, because the first one has locked host queues.
@@ -300,19 +313,6 @@ def amounts_of(crawls: CrawlColumns) -> Floats:
     if crawls.cost is None:
         return np.full(len(crawls), np.nan)
     return np.where(crawls.status == OFFERED, 0.0, crawls.cost)
-
-
-def queue_apart(store: Store, settler: LeaseSettler, page_id: Ints, now: datetime) -> None:
-    """Queue pages in a transaction of their own, without those of locked host queues."""
-
-    def queue(attempt: Attempt) -> None:
-        attempt.page_id = np.setdiff1d(page_id, attempt.apart)
-        with store.begin() as tx:
-            tx.hurry()
-            settler.queue_pinged(tx, attempt.page_id, now)
-
-    with suppress(*OUTAGES):
-        attempted(store, page_id[:0], queue)
 
 
 def spread_out(own: CommittedT, free: Ints, page_id: Ints) -> CommittedT:

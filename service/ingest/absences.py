@@ -46,11 +46,18 @@ class Absences(NamedTuple):
     in a row; NaT: none."""
 
 
-def absences(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes) -> Absences:
+def absences(
+    states: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    outcome: Codes,
+    waits: Bools | None = None,
+) -> Absences:
     """Return the absences of pages: a second look confirms the first one.
 
     A crawl that shows neither content nor an absence changes nothing. A doubtful crawl makes the
-    absences before it none, because the first look may have been part of the incident.
+    absences before it none, because the first look may have been part of the incident. Looks that
+    are in `waits` confirm nothing; None: none of them waits.
     """
     looked = ~np.isnat(states.absent_since)
     if all_content(outcome) and not (looked | states.gone).any():
@@ -73,6 +80,8 @@ def absences(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: 
     sets = begins | content | (doubts_before & ~doubted)
     since = groups.before(first, sets, np.where(begins, at, NO_TIME))
     confirmed = absent & ~opens & (at - since >= _confirmed_after(states)[groups.page])
+    if waits is not None:
+        confirmed &= ~waits
     was_gone = groups.before(states.gone, content | confirmed, confirmed)
     confirmed |= absent & was_gone
     return Absences(

@@ -201,12 +201,14 @@ def observe(
     rules: Rules,
     began: Began,
     outcome: Codes | None = None,
+    waits: Bools | None = None,
 ) -> tuple[PageStates, LogColumns, CrawlComparison]:
     """Return the states of (P,) pages after (N,) crawls, the log's entries, and the comparison.
 
-    `outcome` has the outcomes of the crawls (`ingest.doubts`); None: by the crawls alone.
+    `outcome` has the outcomes of the crawls (`ingest.doubts`); None: by the crawls alone. Crawls in
+    `waits` confirm no absence.
     """
-    comparison = compare(states, groups, crawls, began.n_pings_ahead, outcome)
+    comparison = compare(states, groups, crawls, began.n_pings_ahead, outcome, waits)
     evidence = OrderedCrawls(
         page=groups.page,
         observed_at=crawls.observed_at,
@@ -247,6 +249,7 @@ def compare(
     crawls: CrawlColumns,
     n_pings_ahead: Ints,
     outcome: Codes | None = None,
+    waits: Bools | None = None,
 ) -> CrawlComparison:
     """Return the comparison of each crawl with the previous crawl.
 
@@ -257,7 +260,7 @@ def compare(
     """
     page, at = groups.page, crawls.observed_at
     outcome = outcomes(crawls) if outcome is None else outcome
-    absent = absences(states, groups, crawls, outcome)
+    absent = absences(states, groups, crawls, outcome, waits)
     gone, was_gone = absent.confirmed, absent.was_gone
     looked = IS_ABSENT[outcome] & ~gone
     answer = SHOWS[outcome] & ~looked

@@ -14,6 +14,7 @@ import numpy as np
 
 from service.ingest.incidents import (
     NEVER,
+    TEACHES,
     CrawlVerdict,
     HostWatch,
     PageSeen,
@@ -37,7 +38,7 @@ from service.model.arrays import (
     positions,
 )
 from service.model.columns import CrawlColumns, PageStates
-from service.model.incidents import HostIncidents
+from service.model.incidents import EndedIncident, HostIncidents
 from service.model.outcomes import (
     CONTENT,
     IS_ABSENT,
@@ -52,11 +53,14 @@ NO_HOSTS = np.zeros(0, np.int64)
 
 
 class Doubts(NamedTuple):
-    """(N,) crawls, by page and time, that teach nothing."""
+    """(N,) crawls, by page and time, that teach nothing or confirm nothing."""
 
     doubtful: Bools
     in_incident: Bools
     """True if the crawl shows the sign of an incident in force, which pauses the host."""
+    waits: Bools
+    """True if the crawl does not confirm the absence of its page yet."""
+    ended: tuple[EndedIncident, ...]
 
 
 def doubts(
@@ -69,7 +73,7 @@ def doubts(
 ) -> Doubts | None:
     """Return which crawls are doubtful, and note them in the watches over their hosts.
 
-    `outcome` has the outcomes by the crawls alone. None: no crawl is doubtful.
+    `outcome` has the outcomes by the crawls alone. None: no crawl is doubtful, or ends an incident.
     """
     shared = _shared(states, groups, crawls, outcome, recent)
     if shared is None and all_content(outcome) and not tx.has_incidents():  # most batches
@@ -96,9 +100,15 @@ def doubts(
         watch.crawled_before = partial(_crawled_before, tx, watch.host_id, pages)
         verdict[row[start:end]] = judged(watch, listed[start:end], pages)
     _save(tx, incidents, watches.values())
-    if not verdict.any():
+    ended = ended_incidents(watches.values())
+    if not verdict.any() and not ended:
         return None
-    return Doubts(verdict != CrawlVerdict.plain, verdict == CrawlVerdict.incident)
+    return Doubts(
+        doubtful=~np.isin(verdict, list(TEACHES)),
+        in_incident=verdict == CrawlVerdict.incident,
+        waits=verdict == CrawlVerdict.waits,
+        ended=ended,
+    )
 
 
 def _shared(
@@ -209,6 +219,7 @@ def _pages(states: PageStates) -> dict[int, PageSeen]:
         ~np.isnat(states.last_observed_at) & ~states.gone,
         states.gone,
         np.where(doubted, numbers_of(states.absent_since), NEVER),
+        np.where(doubted, NEVER, numbers_of(states.absent_since)),
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return dict(zip(states.page_id.tolist(), (PageSeen(*row) for row in rows), strict=True))
@@ -223,13 +234,27 @@ def _crawled_before(
     return here + tx.crawled_between(host_id, datetime_at(after), datetime_at(before), others)
 
 
-def end_incident(tx: Transaction, host_id: int, now: datetime) -> bool:
-    """End the incident of a host by hand; return whether one was in force."""
+def ended_incidents(watches: Iterable[HostWatch]) -> tuple[EndedIncident, ...]:
+    """Return the incidents of absent or moved pages that have ended."""
+    return tuple(
+        EndedIncident(watch.host_id, datetime_at(watch.lost_since))
+        for watch in watches
+        if watch.lost_since != NEVER
+    )
+
+
+def end_incident(
+    tx: Transaction, host_id: int, now: datetime
+) -> tuple[bool, tuple[EndedIncident, ...]]:
+    """End the incident of a host by hand.
+
+    Return whether one was in force, and the incident if its pages were absent or had moved.
+    """
     incidents = tx.lock_incidents(np.array([host_id]), NO_HOSTS)
     watches = watches_of(incidents).values()
     ended = [watch.end_by_hand(instant(now).astype(np.int64).item()) for watch in watches]
     _save(tx, incidents, watches)
-    return any(ended)
+    return any(ended), ended_incidents(watches)
 
 
 def _save(tx: Transaction, before: HostIncidents, watches: Iterable[HostWatch]) -> None:

@@ -22,7 +22,9 @@ are the most overdue ones after an import, so their absences come together.
 A page that is `alike` before an incident begins is doubtful, unless it is a twin of the first such
 page (`ingest.recent_digests`). An hour after the first doubt its content is taken as it is. If the
 incident begins in the same batch, the crawls before it are part of it. Absences have a second look
-of their own (`ingest.crawls.absences`).
+of their own (`ingest.absences`). It waits while no page of the host has had content since the first
+look, and `FEWEST` pages show the sign in the hour. So pages that are crawled far more often than
+the others are not gone before the incident begins.
 
 The crawls of a host are judged one after the other, because each may begin or end an incident. Most
 batches have no crawl of such a host. Times are microseconds since 1970, as in the columns.
@@ -72,6 +74,14 @@ class CrawlVerdict(IntEnum):
     """Nothing, because the crawl shows the sign of an incident in force."""
     as_before = 3
     """Nothing, nor whether the incident goes on: the page showed the same before it."""
+    waits = 4
+    """A look at an absent page that confirms nothing yet."""
+
+
+TEACHES = frozenset({CrawlVerdict.plain, CrawlVerdict.waits})
+"""Verdicts on crawls that keep their outcomes."""
+LOST = frozenset({Sign.absent, Sign.moved})
+"""Signs that make a page gone once a second look confirms them."""
 
 
 class SuspectCrawl(NamedTuple):
@@ -104,17 +114,21 @@ class PageSeen:
     gone: bool
     doubted_at: int
     """Time of the first of the doubtful crawls in a row."""
+    looked_at: int = NEVER
+    """Time of the first look at an absent page, since its content or a doubt."""
 
     def see(self, crawl: SuspectCrawl, verdict: CrawlVerdict) -> None:
         """Note a crawl and its verdict."""
-        if verdict is not CrawlVerdict.plain:
+        if verdict not in TEACHES:
             self.doubted_at = self.doubted_at if self.outcome == Outcome.doubtful else crawl.at
-            self.outcome = Outcome.doubtful
+            self.outcome, self.looked_at = Outcome.doubtful, NEVER
         else:
             self.outcome = crawl.outcome
             if crawl.outcome == Outcome.content:
                 self.digest = shown_by(crawl, self)
-                self.answered, self.gone = True, False
+                self.answered, self.gone, self.looked_at = True, False, NEVER
+            elif IS_ABSENT[crawl.outcome] and self.looked_at == NEVER:
+                self.looked_at = crawl.at
         self.last_at = crawl.at
 
 
@@ -167,6 +181,9 @@ class HostWatch:
     refused_at: int = NEVER
     alike_at: int = NEVER
     moved_at: int = NEVER
+    no_content_since: int = NEVER
+    lost_since: int = NEVER
+    """Time since which pages may be gone falsely by an incident that has ended; no column."""
     crawled_before: CrawledBefore = field(default=lambda _, __: 0, compare=False, repr=False)
 
     @property
@@ -198,11 +215,18 @@ class HostWatch:
         # content of a crawl that is older than the last sign does not show that the sign is gone
         if self.kind != Sign.none and crawl.at > self.shown_at and self._is_other(crawl, page):
             self._end(crawl.at)
+        if crawl.outcome == Outcome.content and crawl.at >= self.no_content_since:
+            self.no_content_since = NEVER
         sign = self._new_sign(crawl, page)
         self._count(crawl, page, sign)
+        if sign in LOST and self.no_content_since == NEVER:
+            self.no_content_since = crawl.at
         if sign is not Sign.none and self._prevails(sign, crawl.at):
             self._begin(sign, crawl.at)
             return CrawlVerdict.incident
+        is_unbroken = page.looked_at >= self.no_content_since
+        if sign in LOST and is_unbroken and self._counted(sign) >= FEWEST:
+            return CrawlVerdict.waits
         stranger = crawl.is_doubtful or self._is_known(crawl, page)
         return CrawlVerdict.doubtful if sign is Sign.alike and stranger else CrawlVerdict.plain
 
@@ -224,6 +248,7 @@ class HostWatch:
         was_in_force = self.in_force
         if was_in_force:
             self._end(at)
+            self.no_content_since = at + HOUR  # until then second looks confirm
         return was_in_force
 
     def _shows_it(self, crawl: SuspectCrawl, page: PageSeen) -> bool:
@@ -261,7 +286,10 @@ class HostWatch:
         if self.is_taken:
             self._forget()
         elif self.in_force:
-            self.ended_at = at
+            if self.kind in LOST:
+                since = self.no_content_since
+                self.lost_since = self.since if since == NEVER else min(self.since, since)
+            self.ended_at, self.no_content_since = at, NEVER
             self._close()
 
     def _forget(self) -> None:

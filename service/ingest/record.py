@@ -16,7 +16,7 @@ from service.estimation.rules import InForce, Rules
 from service.history.counting import CrawlEvents
 from service.ingest.changes import changes
 from service.ingest.crawls import Began, CrawlComparison, needs_rates, observe, outcomes
-from service.ingest.doubts import doubts
+from service.ingest.doubts import Doubts, doubts
 from service.ingest.false_304 import contradicted, proofs, unlearnt
 from service.ingest.first_crawls import (
     admitted,
@@ -53,6 +53,7 @@ from service.model.columns import CrawlColumns, PageColumns, PageStates, PingCol
 from service.model.domain import ItemVerdict, PingReason
 from service.model.history import HostEvents
 from service.model.incarnations import lost_pages
+from service.model.incidents import EndedIncident
 from service.model.outcomes import DOUBTFUL, OFFER, Outcome
 from service.storage import Transaction
 
@@ -82,6 +83,8 @@ class CrawlOutcome(NamedTuple):
     """True if an accepted crawl is past (`model.past`); None: none is."""
     late: Bools | None = None
     """True if a late crawl counts as a request (`ingest.late`); None: none does."""
+    ended: tuple[EndedIncident, ...] = ()
+    """Incidents that the crawls have ended, whose pages are looked at again (`batching.apart`)."""
 
     @property
     def is_request(self) -> Bools:
@@ -144,6 +147,7 @@ def record(
         verdict = np.where(crawls.refused, crawls.verdict, verdict)
     sooner, events, again, unlinked = np.zeros(len(crawls), np.bool_), None, NO_PAGES, NO_PAGES
     in_incident, past, first = None, None, NO_CRAWLS
+    ended: tuple[EndedIncident, ...] = ()
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
@@ -151,11 +155,16 @@ def record(
         in_force = rules.of(tx)
         if (proven := proofs(tx, before, groups, accepted)) is not None:
             before = unlearnt(tx, before, proven, in_force)
-        outcome, of_incident = _judged(tx, before, groups, accepted, recent)
-        in_incident = _spread_out(of_incident, newer, len(crawls))
+        outcome, some = _judged(tx, before, groups, accepted, recent)
+        if some is not None:
+            in_incident = _spread_out(some.in_incident, newer, len(crawls))
+            ended = some.ended
         began_at = accepted.observed_at if starts is None else starts[newer]
         began = Began(began_at, pings_ahead(tx, before, groups, began_at))
-        after, entries, comparison = observe(before, groups, accepted, in_force, began, outcome)
+        waits = None if some is None else some.waits
+        after, entries, comparison = observe(
+            before, groups, accepted, in_force, began, outcome, waits
+        )
         events = _events(before, groups, accepted, comparison, in_force)
         own_past = past_crawls(tx, before, groups, accepted)
         past = _spread_out(own_past, newer, len(crawls))
@@ -175,7 +184,9 @@ def record(
         first = first_crawls(before, after, groups, accepted, comparison)
         first = with_unlinked(tx, first, unlinked)
     again = distinct(np.append(again, admitted(tx, added, first)))
-    return CrawlOutcome(verdict, sooner, again, states, newer, events, in_incident, past, late)
+    return CrawlOutcome(
+        verdict, sooner, again, states, newer, events, in_incident, past, late, ended
+    )
 
 
 def _judged(
@@ -184,15 +195,15 @@ def _judged(
     groups: Groups,
     crawls: CrawlColumns,
     recent: RecentDigests | None,
-) -> tuple[Codes, Bools | None]:
-    """Return the (N,) outcomes of crawls, and which are of a host's incident; None: none is."""
+) -> tuple[Codes, Doubts | None]:
+    """Return the (N,) outcomes of crawls, and the doubts about them; None: there are none."""
     outcome = outcomes(crawls)
     some = doubts(tx, before, groups, crawls, outcome, recent or RecentDigests(bits=1))
     if some is not None:
         outcome[some.doubtful] = DOUBTFUL
     if (behind := walls(tx, before, groups, crawls, outcome)) is not None:
         outcome[behind] = Outcome.absent
-    return outcome, None if some is None else some.in_incident
+    return outcome, some
 
 
 def _save_validators(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
+from typing import NamedTuple
 
 from service.model.arrays import Codes, Columns, Instants, Ints
 
@@ -50,6 +51,14 @@ class Incident:
         return self.since + LONGEST
 
 
+class EndedIncident(NamedTuple):
+    """An incident of absent or moved pages that content, or an operator, has ended."""
+
+    host_id: int
+    since: datetime
+    """Time since which no page, or hardly any, had content."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostIncidents(Columns):
     """(H,) hosts under suspicion or with an incident, by ascending host_id.
@@ -93,3 +102,6 @@ class HostIncidents(Columns):
     """The same for pages with `digest`; this crawl may have come before the hour."""
     moved_at: Instants
     """The same for pages that have newly moved."""
+    no_content_since: Instants
+    """First crawl since the last content of any page that showed its page newly absent or moved;
+    NaT: none."""

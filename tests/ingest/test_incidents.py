@@ -27,7 +27,7 @@ START = 1_000 * DAY
 OWN = 1_000
 """Digest of page 0; page n has the digest OWN + n."""
 SAME = 7
-PLAIN, DOUBTFUL, INCIDENT, AS_BEFORE = CrawlVerdict
+PLAIN, DOUBTFUL, INCIDENT, AS_BEFORE, WAITS = CrawlVerdict
 
 
 def crawl(page_id, at, outcome=Outcome.content, digest=None, n_alike=0, before=0, doubtful=True):

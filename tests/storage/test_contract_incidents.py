@@ -78,6 +78,19 @@ def test_pages_count_by_their_last_crawl(queue_store):
     assert len(page_id) < MOST_LOOKED_AT
 
 
+def test_pages_that_are_gone_since_an_incident(store):
+    page_id = np.sort(register(store, 6, host="a.example"))
+    other = register(store, 1, host="b.example")
+    save(store, [*page_id[:4], *other], gone=True, absent_since=T0 + HOUR)
+    save(store, page_id[:1], absent_since=T0)
+    save(store, page_id[1:2], absent_since=T0 + 2 * HOUR)
+    save(store, page_id[4:], absent_since=T0 + 2 * HOUR)
+    with store.begin() as tx:
+        (host_id, _) = tx.lock_states(np.sort([page_id[0], other[0]])).host_id.tolist()
+        assert tx.gone_since(host_id, T0 + HOUR).tolist() == page_id[1:4].tolist()
+        assert tx.gone_since(host_id, T0 + 3 * HOUR).tolist() == []
+
+
 def test_old_rows_are_forgotten_and_those_in_use_are_not(queue_store):
     a, b, c, d = hosts_of(queue_store, *(f"{name}.example" for name in "abcd")).tolist()
     now = T0 + 40 * DAY

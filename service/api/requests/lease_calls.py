@@ -233,7 +233,7 @@ class CallFlush:
             tx.hurry()
             rows = tx.lease_answers(keys) if len(keys) else ()
             if gathered is not None:
-                committed, sooner = self.posts.recorder.record_crawls(
+                committed, following = self.posts.recorder.record_crawls(
                     tx, [gathered.report], attempt
                 )
                 counts = gathered.counts(committed)
@@ -252,7 +252,7 @@ class CallFlush:
             new = list(compress(calls, fresh)), list(compress(own, fresh))
             self._lease(tx, *new, grant, wait=wait)
         if gathered is not None:
-            self.posts.recorder.after_commit([gathered.report], committed, sooner)
+            self.posts.recorder.after_commit([gathered.report], committed, following)
             outcomes = self.posts.counted(gathered, committed, counts)
             for reply, outcome in zip(compress(own, reporting), outcomes, strict=True):
                 reply.waits_for = outcome if isinstance(outcome, Future) else None

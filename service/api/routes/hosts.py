@@ -50,6 +50,7 @@ from service.api.responses.incidents import incident_answer
 from service.api.responses.open_hours import OPEN, open_hours_answer
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.orders import follow_hours_now, replan_hours
+from service.batching.apart import look_again
 from service.history.loads import LoadPlace, hosts_by_load
 from service.ingest.doubts import end_incident
 from service.leases.host_settings import (
@@ -308,19 +309,23 @@ def resume_host(
 def end_host_incident(service: TheService, actor: TheActor, host: HostPath) -> Response:
     """End the incident of a host, and the pause that the site asked for.
 
-    Use it once the site shows its own pages again. The next crawl of each page counts. The same
-    sign begins no incident for an hour. Without an incident nothing changes.
+    Use it once the site shows its own pages again. The next crawl of each page counts. Pages that
+    were found gone in the incident are crawled again. The same sign begins no incident for an hour.
+    Without an incident nothing changes.
     """
     name = normalise_host(host)
     with service.store.begin() as tx:
         tx.hold_settings(name)
         before = tx.host(name)
         incident = incident_answer(before.incident, service.now())
-        if end_incident(tx, before.host_id, service.now()):
+        was_in_force, lost = end_incident(tx, before.host_id, service.now())
+        if was_in_force:
             change_host(tx, name, {PAUSE: None}, service.now(), service.settler.polite)
             ended = {"incident": incident, PAUSE: before.host_queue.paused_until}
             write_audit(tx, actor, "host.end_incident", name, to_builtins(ended))
-        return _answer_host(service, tx, name)
+        shown = _answer_host(service, tx, name)
+    look_again(service.store, service.settler, lost, service.now())
+    return shown
 
 
 def _change_host(

@@ -54,6 +54,10 @@ class IncidentStatements(Subject):
         """
 
     @abstractmethod
+    def gone_since(self, host_id: int, since: datetime) -> Ints:
+        """Return the gone pages of a host that were not found absent before `since`, ascending."""
+
+    @abstractmethod
     def incident_of(self, host_id: int) -> Incident | None:
         """Return the last incident of a host that no content has ended."""
 
@@ -86,6 +90,10 @@ SELECT count(*) FROM (
 JOIN page_states ON page_states.page_id = of_host.page_id
 WHERE last_crawl_at >= %(after)s AND last_crawl_at < %(before)s
     AND of_host.page_id NOT IN (SELECT value FROM {{ids}})
+"""
+GONE_SINCE = """
+SELECT pages.page_id FROM pages JOIN page_states ON page_states.page_id = pages.page_id
+WHERE pages.host_id = %(host_id)s AND gone AND absent_since >= %(since)s ORDER BY pages.page_id
 """
 IS_OPEN = f"host_incidents.kind <> {Sign.none.value} AND host_incidents.ended_at IS NULL"
 """Condition of an incident that no content has ended."""
@@ -130,6 +138,10 @@ class IncidentsSql(Dialect, IncidentStatements):
     ) -> int:
         between = {"host_id": host_id, "after": after, "before": before}
         return int(self.scalar(CRAWLED_BETWEEN, **between, ids=without))
+
+    @override
+    def gone_since(self, host_id: int, since: datetime) -> Ints:
+        return self.ids(GONE_SINCE, host_id=host_id, since=since)
 
     @override
     def incident_of(self, host_id: int) -> Incident | None:

@@ -57,6 +57,7 @@ host_incidents = sa.Table(
     sa.Column("n_before", sa.BigInteger, nullable=False, server_default="-1"),
     sa.Column("counted_at", Instant),
     *(sa.Column(name, Instant) for name in ("absent_at", "refused_at", "alike_at", "moved_at")),
+    sa.Column("no_content_since", Instant),
     sa.Column("kind", sa.SmallInteger, nullable=False, server_default="0"),
     sa.Column("since", Instant),
     sa.Column("shown_at", Instant),
