@@ -86,6 +86,8 @@ class ShardedPages(Routing):
     links_of = by_ids("links_of", ascending)
     link = by_ids("link", ascending)
     shared_targets = by_ids("shared_targets", ascending)
+    led_to = by_ids("led_to", ascending)
+    with_known_digest = by_ids("with_known_digest", ascending, rowwise=True)
     request_walls = by_ids("request_walls", ascending)
     unlink = by_ids("unlink", ascending)
     add_hops = by_ids("add_hops", nothing)

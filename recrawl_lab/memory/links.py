@@ -37,6 +37,14 @@ class MemoryLinks(MemoryLog):
         return page_id[:0]
 
     @override
+    def led_to(self, page_id: Ints) -> Ints:
+        return page_id[:0]
+
+    @override
+    def with_known_digest(self, page_id: Ints, digest: Ints) -> Ints:
+        return page_id[:0]
+
+    @override
     def request_walls(self, page_id: Ints, now: datetime) -> Ints:
         return page_id[:0]
 

@@ -25,9 +25,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from service.model.arrays import Bools, Codes, Groups, Ints, distinct, is_among
+from service.model.arrays import Bools, Codes, Groups, Ints, distinct, is_among, positions
 from service.model.columns import CrawlColumns, PageStates
-from service.model.outcomes import CONTENT, Leads
+from service.model.outcomes import CONTENT, Leads, Outcome
 from service.storage import Transaction
 from service.storage.pages.links import Links
 
@@ -145,12 +145,49 @@ def hops_of_targets(tx: Transaction, source: Ints) -> Ints:
 def walls(
     tx: Transaction, before: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes
 ) -> Bools | None:
-    """Return which of (N,) crawls show the content of a wall; None: none does."""
+    """Return which of (N,) crawls show the content of a wall; None: none does.
+
+    A wall is a page that nobody asked for, to which many pages redirect for now. Or each of them
+    redirects to an address of its own, such as `/login?next=/a`: then the first content of the
+    address is that of another page.
+    """
     if not before.hops.any():
         return None
     shows = (before.hops != 0)[groups.page] & (outcome == CONTENT)
-    shared = tx.shared_targets(distinct(crawls.page_id[shows])) if shows.any() else NO_PAGES
-    return shows & is_among(crawls.page_id, shared) if len(shared) else None
+    if not shows.any():
+        return None
+    behind = shows & is_among(crawls.page_id, tx.shared_targets(distinct(crawls.page_id[shows])))
+    first = shows & ~behind & (before.digest == 0)[groups.page] & (crawls.digest != 0)
+    if first.any():
+        behind |= first & _twins(tx, before, groups, crawls, outcome, first)
+    return behind if behind.any() else None
+
+
+def _twins(
+    tx: Transaction,
+    before: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    outcome: Codes,
+    first: Bools,
+) -> Bools:
+    """Return which of (N,) first contents of targets for now are those of other pages.
+
+    A page may have moved for a time, so the digests of pages that redirect now are not known.
+    """
+    leaves = outcome == Outcome.elsewhere
+    page_id, digest = crawls.page_id, crawls.digest
+    led = distinct(np.append(tx.led_to(distinct(page_id[first])), crawls.redirects_to[leaves]))
+    row = positions(first & is_among(page_id, led))
+    brought = tx.with_known_digest(page_id[row], digest[row])
+    own = distinct(before.digest[groups.page[leaves]])
+    _, earliest = np.unique(digest[row], return_index=True)
+    again = np.ones(len(row), np.bool_)
+    again[earliest] = False
+    alike = again | is_among(page_id[row], brought)
+    twins = np.zeros(len(crawls), np.bool_)
+    twins[row] = alike & ~is_among(digest[row], own)
+    return twins
 
 
 class Relinks(NamedTuple):

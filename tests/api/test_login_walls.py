@@ -158,3 +158,63 @@ def test_a_section_that_opens_again_has_its_content_back(live):
     )
     crawl(live, lambda url: {"status": 200, "digest": f"{url} anew"})
     assert kinds(live, section(8)[0]) == ["new", "changed"]
+
+
+def own_login(url):
+    """Return the answer of a site whose login takes the address of the page behind it."""
+    if url.startswith(f"{LOGIN}?"):
+        return {"status": 200, "digest": "the login"}
+    return {"status": 302, "redirect_url": f"{LOGIN}?next={url.removeprefix(SITE)}"}
+
+
+@pytest.fixture
+def judging(database_url, monkeypatch):
+    """A service that judges new pages, with a budget for all."""
+    monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
+    monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
+    with running(database_url, bandwidth=60.0, admission="learned") as live:
+        yield live
+
+
+@pytest.mark.parametrize("together", [100, 1])
+def test_logins_with_an_address_for_each_page_are_walls(judging, together):
+    """The first of them is seen before it is known to be one."""
+    live = judging
+    live.register(*section(8))
+    crawl(live, content)
+    live.clock.advance(days=1)
+    live.client.post(
+        "/pages/recrawl", json={"page_ids": [page(live, u)["page_id"] for u in section(8)]}
+    )
+    crawl(live, own_login, together)
+    days(live, own_login, 4)
+    logins = [f"{LOGIN}?next=/docs/{i}" for i in range(8)]
+    new = [url for url in logins if "new" in kinds(live, url)]
+    assert len(new) == 1
+    others = [url for url in logins if url not in new and live.get("/pages", url=url).is_success]
+    seen = [url for url in others if page(live, url)["last_crawl_at"]]
+    assert seen
+    listed = live.get("/pages", host="a.example", limit=100).json()["items"]
+    assert {each["outcome"] for each in listed if each["url"] in seen} == {"absent"}
+    source = page(live, SITE + seen[0].removeprefix(f"{LOGIN}?next="))
+    assert "have your crawler log in" in source["why"]["sentence"].lower()
+
+
+def test_pages_that_move_for_a_time_keep_their_content(judging):
+    """A section redirects to another one for now, whose pages have the same content."""
+    live = judging
+    live.register(*section(8))
+    crawl(live, content)
+    live.clock.advance(days=1)
+    live.client.post(
+        "/pages/recrawl", json={"page_ids": [page(live, u)["page_id"] for u in section(8)]}
+    )
+
+    def moved(url):
+        if "/guide/" in url:
+            return content(url.replace("/guide/", "/docs/"))
+        return {"status": 302, "redirect_url": url.replace("/docs/", "/guide/")}
+
+    crawl(live, moved, 3)
+    for url in section(8):
+        assert kinds(live, url.replace("/docs/", "/guide/")) == ["new"]

@@ -36,7 +36,9 @@ from service.leases.unfinished import UnfinishedPage
 from service.model.amounts import CRAWLS
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
-from service.model.domain import Epoch, Page
+from service.model.domain import Epoch, Kind, Page
+from service.model.outcome_words import is_wall
+from service.model.outcomes import Outcome
 from service.status.crawler_needs import reader_patience, unasked_since
 from service.status.epoch_needs import epoch_late, first_epoch_late
 from service.status.facts import PATIENCE
@@ -61,6 +63,19 @@ class Around(NamedTuple):
 
     page: PageNow
     turn: Turn
+
+
+def _leads_to_wall(tx: Transaction, page: Page) -> bool:
+    """Return whether a page redirects to a wall (`ingest.redirects.walls`)."""
+    if page.redirects_to is None:
+        return False
+    if len(tx.shared_targets(np.array([page.redirects_to]))):
+        return True
+    target = tx.page(page.redirects_to)
+    if target.outcome is not Outcome.absent or not target.hops:
+        return False
+    newest = tx.page_log(target.page_id, 1, kind=Kind.crawl)
+    return bool(newest) and is_wall(target.outcome, newest[0].status)
 
 
 def around_page(
@@ -95,8 +110,7 @@ def around_page(
         in_queue=place.next_at is not None,
         retired=due.retired(page),
         status=status,
-        behind_wall=page.redirects_to is not None
-        and len(tx.shared_targets(np.array([page.redirects_to]))) > 0,
+        behind_wall=_leads_to_wall(tx, page),
         lease=lease,
         unfinished=unfinished,
         stopped_at=None if stop is None else stop.level.name,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import Bools, Codes, Columns, Ints
+from service.model.arrays import Bools, Codes, Columns, Ints, distinct, is_among
 from service.model.outcomes import Outcome
 from service.storage.dialect import Dialect, Subject
 
@@ -69,6 +69,14 @@ class LinkStatements(Subject):
     @abstractmethod
     def shared_targets(self, page_id: Ints) -> Ints:
         """Return those of some pages to which at least `MANY` redirect for now, ascending."""
+
+    @abstractmethod
+    def led_to(self, page_id: Ints) -> Ints:
+        """Return those of some pages to which any page redirects for now, ascending."""
+
+    @abstractmethod
+    def with_known_digest(self, page_id: Ints, digest: Ints) -> Ints:
+        """Return those of (N,) pages whose digest a first crawl has brought before, ascending."""
 
     @abstractmethod
     def request_walls(self, page_id: Ints, now: datetime) -> Ints:
@@ -130,6 +138,15 @@ IS_SHARED = f"""(
         LIMIT {MANY}
     ) AS sources
 ) = {MANY}"""
+LED_TO = f"""
+SELECT value FROM {{ids}} WHERE EXISTS (
+    SELECT 1 FROM page_states AS source WHERE source.redirects_to = value
+        AND source.page_id <> value AND source.outcome = {int(Outcome.elsewhere)}
+) ORDER BY value
+"""
+KNOWN_DIGESTS = """
+SELECT digest FROM digests WHERE digest IN (SELECT value FROM {ids}) ORDER BY digest
+"""
 SHARED = f"""
 SELECT value FROM {{ids}} WHERE {IS_SHARED.replace("{target}", "value")} ORDER BY value
 """
@@ -178,6 +195,15 @@ class LinksSql(Dialect, LinkStatements):
     @override
     def shared_targets(self, page_id: Ints) -> Ints:
         return self.ids(SHARED, ids=page_id)
+
+    @override
+    def led_to(self, page_id: Ints) -> Ints:
+        return self.ids(LED_TO, ids=page_id)
+
+    @override
+    def with_known_digest(self, page_id: Ints, digest: Ints) -> Ints:
+        brought = self.ids(KNOWN_DIGESTS, ids=distinct(digest[digest != 0]))
+        return distinct(page_id[is_among(digest, brought)])
 
     @override
     def request_walls(self, page_id: Ints, now: datetime) -> Ints:
