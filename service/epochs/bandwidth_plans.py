@@ -241,6 +241,8 @@ def _division(basis: Basis, plan: Plan, bandwidth: float, each: float) -> Divisi
     """
     seen = basis.in_force
     overhead = (seen.overhead or 0.0) if plan.unit == seen.unit else 0.0
+    # a smaller budget has the same share of requests that teach nothing
+    overhead *= min(bandwidth / seen.bandwidth, 1.0) if seen.bandwidth else 1.0
     return divided(bandwidth, basis.wants, overhead, plan.first_share, each)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from service.core.allocation.harmonic import harmonic_rates
 from service.core.allocation.problem import Allocation
 from service.core.budget_factor import Window
-from service.core.common_values import Joint, total
+from service.core.common_values import Joint, count, total
 from service.core.division import Division, Wanted, divided
 from service.core.waits import JITTER
 from service.epochs.constraints import CONSTRAINED, LEAST, ROUNDING, CapLevel, bounds, tree
@@ -61,8 +61,11 @@ def wanted_within(
     first_share: float,
     now: np.datetime64,
     cost: Floats | None = None,
+    crawled: float = 1.0,
 ) -> Wanted:
     """Return what the pages of this part want beside refreshes; `cost` is that of a crawl each.
+
+    `crawled` is the share of the first crawls of the last day that crawlers made (`share_crawled`).
 
     New pages want as many first crawls a day as wait now, or as there were within the last day.
     First crawls have the same share of the caps of hosts and groups as of the budget. A host may
@@ -78,6 +81,7 @@ def wanted_within(
     levels = _levels(pages, caps)
     shares_of = _first_shares(caps, levels, first_share)
     columns = [np.asarray(mask, np.float64) for mask in (waiting, of_first, copies)]
+    columns[1] *= crawled
     of_hosts = [_sums(column, levels) for column in columns]
     return Wanted(
         n_copies=int(np.count_nonzero(copies)),
@@ -149,6 +153,17 @@ def n_first_crawled(pages: EpochColumns, since: Window, now: np.datetime64) -> i
     return int(np.count_nonzero(_first_crawled(pages, with_copy(pages), since, now)))
 
 
+def share_crawled(n_first: int, requests: RequestCounts) -> float:
+    """Return the share of the first crawls of the last day that crawlers can have made.
+
+    The others are copies that were imported, which no budget pays for.
+
+    >>> share_crawled(2_000, RequestCounts()), share_crawled(10, RequestCounts(n_of_day=40.0))
+    (0.0, 1.0)
+    """
+    return min(requests.n_of_day / max(n_first, 1), 1.0)
+
+
 def division(
     pages: EpochColumns,
     caps: CapColumns,
@@ -163,10 +178,12 @@ def division(
     Without a budget, the crawls of refreshes are a fifth of the pages that have a copy, and
     nothing limits first crawls. A corpus without any copy counts all of its pages.
     """
-    wanted = wanted_within(pages, caps, first_share, now, costs.of_pages)
+    n_first = yield from count(n_first_crawled(pages, NEW, now))
+    crawled = share_crawled(n_first, requests)
+    wanted = wanted_within(pages, caps, first_share, now, costs.of_pages, crawled)
     sums, n_pages = yield from total((wanted, len(pages)))
     if bandwidth is not None:
-        overhead = requests.overhead * costs.mean
+        overhead = requests.overhead_of(bandwidth / costs.mean) * costs.mean
         return divided(bandwidth, sums, overhead, first_share, costs.mean), sums
     crawls = (sums.n_copies or n_pages) / PAGES_PER_CRAWL
     return Division(crawls, crawls, requests.overhead, None), sums

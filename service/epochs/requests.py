@@ -31,6 +31,10 @@ class RequestCounts(NamedTuple):
     """Crawls that were reported in that time."""
     overhead: float = 0.0
     """Requests a day in that time that taught nothing."""
+    n_taught_nothing: float = 0.0
+    """Number of these requests."""
+    n_of_day: float = 0.0
+    """Crawls that were reported in the last day."""
     since: Window = NO_TIME
     """The time of `n_since`, in whole steps; the same for all parts."""
 
@@ -38,6 +42,18 @@ class RequestCounts(NamedTuple):
     def with_leases(self) -> bool:
         """True if at least half of the crawls have leases, whose pace keeps the budget."""
         return self.n_leased > 0 and 2 * self.n_leased >= self.n_reported
+
+    def overhead_of(self, bandwidth: float) -> float:
+        """Return the requests a day that teach nothing within a budget, crawls a day.
+
+        A budget below the requests so far has the same share of them.
+
+        >>> counts = RequestCounts(n_reported=700.0, overhead=10.0, n_taught_nothing=70.0)
+        >>> counts.overhead_of(40.0), counts.overhead_of(1_000.0)
+        (4.0, 10.0)
+        """
+        share = self.n_taught_nothing / max(self.n_reported, self.n_taught_nothing, 1.0)
+        return min(self.overhead, share * bandwidth)
 
     @property
     def of_readers(self) -> bool:
@@ -69,6 +85,8 @@ def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> RequestC
         n_leased=counts["n_leased"],
         n_reported=counts["n_reported"],
         overhead=counts["n_taught_nothing"] / watched,
+        n_taught_nothing=counts["n_taught_nothing"],
+        n_of_day=counts_between(tx, at - DAY, at + STEP).counts["n_reported"],
         since=since,
     )
 

@@ -19,9 +19,19 @@ from service.budget.shown import importance_waiting
 from service.core import prices
 from service.core.common_values import alone
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
-from service.epochs.division import PAGES_PER_CRAWL, divides, sharing, wanted_within, with_copy
+from service.epochs.division import (
+    NEW,
+    PAGES_PER_CRAWL,
+    divides,
+    n_first_crawled,
+    share_crawled,
+    sharing,
+    wanted_within,
+    with_copy,
+)
 from service.epochs.optimum import priced
 from service.epochs.plan import Plan
+from service.epochs.requests import read_requests
 from service.epochs.windows import load_windows
 from service.estimation.estimates import doubted, estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
@@ -147,7 +157,10 @@ class WhatIf:
         cost = None
         if self.plan.unit != CRAWLS:
             cost = alone(priced(pages, self.plan.unit, np.inf))[1].of_pages
-        wants = wanted_within(pages, caps, self.plan.first_share, instant(now), cost)
+        crawled = share_crawled(
+            n_first_crawled(pages, NEW, instant(now)), read_requests(tx, last, now)
+        )
+        wants = wanted_within(pages, caps, self.plan.first_share, instant(now), cost, crawled)
         has_copy, of_all = with_copy(pages), float(pages.importance.sum())
         if divides(self.plan.objective, wants):
             pages = sharing(pages)

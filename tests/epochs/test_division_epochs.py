@@ -175,6 +175,29 @@ def test_without_a_budget_pages_with_a_copy_count_and_nothing_limits_first_crawl
     assert parts.planned == 20.0
 
 
+def test_copies_that_were_imported_want_no_first_crawls():
+    """Their newest captures are of the last day, and no crawler has made them."""
+    at = np.full(100, NOW - np.timedelta64(1, "h"))
+    once = {"n_observations": np.ones(100, np.int64), "last_interval": np.zeros(100)}
+    pages = replace(new(100, 0), last_observed_at=at, **once)
+    parts, wants = alone(division(pages, NO_CAPS, 1_000.0, 0.5, NO_REQUESTS, NOW))
+    assert (parts.planned, wants.first_crawls) == (1_000.0, 0.0)
+    made = RequestCounts(n_reported=400.0, n_of_day=40.0)
+    parts, wants = alone(division(pages, NO_CAPS, 1_000.0, 0.5, made, NOW))
+    assert (parts.planned, wants.first_crawls) == pytest.approx((960.0, 40.0))
+    parts, _ = alone(division(pages, NO_CAPS, 1_000.0, 0.5, made._replace(n_of_day=400.0), NOW))
+    assert parts.planned == 900.0
+
+
+def test_a_budget_below_the_overhead_keeps_its_share():
+    """Of 700 crawls a week 430 taught nothing: a budget of 40 spends 15 on refreshes."""
+    seen = RequestCounts(n_reported=700.0, overhead=430 / 7, n_taught_nothing=430.0)
+    parts, _ = alone(division(new(100, 0), NO_CAPS, 35.0, 0.5, seen, NOW))
+    assert (parts.overhead, parts.planned) == pytest.approx((21.5, 13.5))
+    parts, _ = alone(division(new(100, 0), NO_CAPS, 1_000.0, 0.5, seen, NOW))
+    assert parts.overhead == pytest.approx(430 / 7)
+
+
 def test_pages_that_fail_before_their_first_copy_are_not_waiting():
     pages = new(100, 60)
     failed = np.where(np.arange(100) >= 90, NOW, NO_TIME)
