@@ -385,10 +385,15 @@ def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
             raise DatabaseUnsuitable(SHARED) from error
         if not isinstance(cause, OUTAGES):
             check()
-            if isinstance(cause, psycopg.errors.DivisionByZero):  # by `migrations.fence`
+            if isinstance(cause, psycopg.errors.DivisionByZero) and _of_fence(cause):
                 raise TablesChanged from error
             raise
         raise outage(cause) from error
+
+
+def _of_fence(cause: psycopg.Error) -> bool:
+    """Return whether `migrations.fence` has failed: it divides short numbers."""
+    return cause.diag.source_function == "int2div"
 
 
 def _of_answer(cause: psycopg.Error) -> bool:
