@@ -67,7 +67,7 @@ class Around(NamedTuple):
 
 def _leads_to_wall(tx: Transaction, page: Page) -> bool:
     """Return whether a page redirects to a wall (`ingest.redirects.walls`)."""
-    if page.redirects_to is None:
+    if page.redirects_to is None or page.redirects_to_url is None:  # it may be deleted
         return False
     if len(tx.shared_targets(np.array([page.redirects_to]))):
         return True
