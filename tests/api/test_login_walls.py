@@ -61,13 +61,18 @@ def page(live, url):
     return live.get("/pages", url=url).json()
 
 
-def test_a_login_behind_a_section_is_never_in_the_feed(live):
+def asked_again(live):
+    """Crawl a section of eight pages, and ask for it again a day later."""
     live.register(*section(8))
     crawl(live, content)
     live.clock.advance(days=1)
     live.client.post(
         "/pages/recrawl", json={"page_ids": [page(live, u)["page_id"] for u in section(8)]}
     )
+
+
+def test_a_login_behind_a_section_is_never_in_the_feed(live):
+    asked_again(live)
     assert LOGIN in crawl(live, login)
     assert kinds(live, LOGIN) == []
     days(live, login, 3)
@@ -180,12 +185,7 @@ def judging(database_url, monkeypatch):
 def test_logins_with_an_address_for_each_page_are_walls(judging, together):
     """The first of them is seen before it is known to be one."""
     live = judging
-    live.register(*section(8))
-    crawl(live, content)
-    live.clock.advance(days=1)
-    live.client.post(
-        "/pages/recrawl", json={"page_ids": [page(live, u)["page_id"] for u in section(8)]}
-    )
+    asked_again(live)
     crawl(live, own_login, together)
     days(live, own_login, 4)
     logins = [f"{LOGIN}?next=/docs/{i}" for i in range(8)]
@@ -203,12 +203,7 @@ def test_logins_with_an_address_for_each_page_are_walls(judging, together):
 def test_pages_that_move_for_a_time_keep_their_content(judging):
     """A section redirects to another one for now, whose pages have the same content."""
     live = judging
-    live.register(*section(8))
-    crawl(live, content)
-    live.clock.advance(days=1)
-    live.client.post(
-        "/pages/recrawl", json={"page_ids": [page(live, u)["page_id"] for u in section(8)]}
-    )
+    asked_again(live)
 
     def moved(url):
         if "/guide/" in url:
