@@ -23,6 +23,7 @@ from service.epochs.optimum import (
     priced,
 )
 from service.epochs.plan import Plan
+from service.epochs.requests import NO_REQUESTS, RequestCounts
 from service.epochs.solve import total_costs
 from service.epochs.windows import HostWindows
 from service.estimation.estimates import RateEstimates, RatePosterior
@@ -87,6 +88,8 @@ class Basis:
     """Pages without evidence, whose change rates are assumed."""
     n_assumed_costs: int = 0
     """As in `Certificate`."""
+    requests: RequestCounts = NO_REQUESTS
+    """Requests as an epoch of this instant counts them."""
     posterior: RatePosterior | None = None
     """As in `AllocationInput`."""
     windows: HostWindows | None = None
@@ -239,10 +242,7 @@ def _division(basis: Basis, plan: Plan, bandwidth: float, each: float) -> Divisi
     Without a budget, first crawls come beyond the bandwidth in force. Its plan is that of a budget
     of this size, so that it can be compared with the others.
     """
-    seen = basis.in_force
-    overhead = (seen.overhead or 0.0) if plan.unit == seen.unit else 0.0
-    # a smaller budget has the same share of requests that teach nothing
-    overhead *= min(bandwidth / seen.bandwidth, 1.0) if seen.bandwidth else 1.0
+    overhead = basis.requests.overhead_of(bandwidth / each) * each
     return divided(bandwidth, basis.wants, overhead, plan.first_share, each)
 
 

@@ -157,9 +157,8 @@ class WhatIf:
         cost = None
         if self.plan.unit != CRAWLS:
             cost = alone(priced(pages, self.plan.unit, np.inf))[1].of_pages
-        crawled = share_crawled(
-            n_first_crawled(pages, NEW, instant(now)), read_requests(tx, last, now)
-        )
+        requests = read_requests(tx, last, now)
+        crawled = share_crawled(n_first_crawled(pages, NEW, instant(now)), requests)
         wants = wanted_within(pages, caps, self.plan.first_share, instant(now), cost, crawled)
         has_copy, of_all = with_copy(pages), float(pages.importance.sum())
         if divides(self.plan.objective, wants):
@@ -183,6 +182,7 @@ class WhatIf:
             tags=_tags(tx, pages.page_id),
             n_assumed=n_assumed,
             n_assumed_costs=n_assumed_costs,
+            requests=requests,
             has_copy=has_copy,
             importance_apart=apart,
         )

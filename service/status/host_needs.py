@@ -128,7 +128,7 @@ def delays_too_long(facts: Facts) -> Iterator[Found]:
 DELAY_TOO_LONG = NeedKind(
     "delay_too_long",
     delays_too_long,
-    "{act}: {cause}. It leaves {stale} of its importance stale.",
+    "{act}: {cause}. It makes {stale} more of its importance stale.",
     "{remedy}",
 )
 

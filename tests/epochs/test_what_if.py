@@ -13,11 +13,12 @@ from support.allocation_cases import magnitudes
 from support.epoch_cases import Clock
 from support.examples import examples
 from support.plan_cases import basis_of
-from support.store_cases import CERTIFICATE, DAY, T0, page_of, read_schedule, register, save
+from support.store_cases import DAY, T0, page_of, read_schedule, register, save
 
 from service.core.estimators.gamma import Gamma
 from service.epochs.bandwidth_plans import MORE, planned
 from service.epochs.plan import Plan
+from service.epochs.requests import RequestCounts
 from service.epochs.run import run_epoch
 from service.epochs.what_if import WhatIf
 from service.estimation.estimates import estimate_rates
@@ -313,8 +314,8 @@ def test_the_gains_of_all_bandwidths_between_two_plans_are_the_difference_of_the
 
 def test_plans_of_small_budgets_have_the_same_share_of_overhead():
     """The overhead of 43 of 667 crawls a day is no whole budget of 43."""
-    in_force = replace(CERTIFICATE, bandwidth=667.0, overhead=43.0)
-    basis = replace(of_random_pages(3), in_force=in_force)
+    seen = RequestCounts(n_reported=7 * 667.0, overhead=43.0, n_taught_nothing=7 * 43.0)
+    basis = replace(of_random_pages(3), requests=seen)
     plans = [planned(basis, PLAN, r).figures for r in (30.0, 43.0, 60.0, 75.0, 667.0, 2_000.0)]
     assert [each.overhead for each in plans[-2:]] == [43.0, 43.0]
     assert plans[0].overhead == pytest.approx(30 * 43 / 667)

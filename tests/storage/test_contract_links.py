@@ -14,6 +14,8 @@ from support.store_cases import (
     urls,
 )
 
+from service.model.outcomes import Outcome
+
 
 @pytest.fixture
 def pages(queue_store):
@@ -130,3 +132,26 @@ def test_targets_without_content_have_no_share_in_an_epoch(pages):
     assert [shares[page] for page in ids.tolist()] == [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
     bounded = ~np.isnan(columns.min_crawl_rate)
     assert bounded.tolist() == [share == 1.0 for share in shares.values()]
+
+
+def test_pages_to_which_others_redirect_for_now(sql_store):
+    """One redirect for now makes a target; one for good, and one to the page itself, make none."""
+    ids = np.sort(register(sql_store, 6))
+    elsewhere, moved = int(Outcome.elsewhere), int(Outcome.moved)
+    save(sql_store, ids[:1], redirects_to=ids[3], outcome=elsewhere)
+    save(sql_store, ids[1:2], redirects_to=ids[4], outcome=moved)
+    save(sql_store, ids[5:], redirects_to=ids[5], outcome=elsewhere)
+    with sql_store.begin(write=False) as tx:
+        assert tx.led_to(ids).tolist() == [ids[3]]
+        assert tx.shared_targets(ids).tolist() == [], "five make a wall"
+
+
+def test_pages_whose_digest_a_first_crawl_has_brought(sql_store):
+    ids = np.sort(register(sql_store, 4))
+    with sql_store.begin() as tx:
+        for one, _ in tx.by_database(ids):
+            one.add_digests(np.array([7, 9]))
+    with sql_store.begin(write=False) as tx:
+        digest = np.array([9, 8, 0, 7])
+        assert tx.with_known_digest(ids, digest).tolist() == [ids[0], ids[3]]
+        assert tx.with_known_digest(ids[:0], digest[:0]).tolist() == []
